@@ -1,0 +1,59 @@
+"""The exceptions of cbpe.
+
+Each is also what the reference would raise at the same place, so that programs written for minbpe, which checks with assert
+and dictionary look-ups, catch what they always caught.
+"""
+
+from __future__ import annotations
+
+
+class DisallowedSpecialTokenError(ValueError, AssertionError):
+    """The text holds a special token and allowed_special is "none_raise"."""
+
+
+class UnknownIdError(ValueError, KeyError):
+    """An id that the tokenizer does not have was to be decoded."""
+
+    def __str__(self) -> str:      # KeyError would show the message in quotes
+        return str(self.args[0]) if self.args else ""
+
+
+class VocabSizeError(ValueError, AssertionError):
+    """A vocab_size below 256, or beyond what ids can number."""
+
+
+class SpecialTokenError(ValueError):
+    """A special token that cannot be registered: empty, not encodable, or its id is not free."""
+
+
+class ModelFileError(ValueError, AssertionError):
+    """A model file that is damaged, foreign, or made for another kind of tokenizer; or a model its format cannot hold."""
+
+
+class ChunkStoreError(ValueError):
+    """A chunk store that is damaged, foreign, of a newer version, or made with another pattern."""
+
+
+class CorpusTooLargeError(ValueError, OverflowError):
+    """A corpus beyond the width of an index; the message names the limit."""
+
+
+class CorpusDecodeError(UnicodeDecodeError):
+    """Bytes of a corpus that are not UTF-8, under errors="strict".
+
+    Attributes: source, the file's path or a word for what is not a file; offset, of the first wrong byte in it.
+    """
+
+    def __init__(self, source: str, offset: int, wrong: bytes) -> None:
+        super().__init__("utf-8", wrong, 0, max(1, len(wrong)), "not UTF-8")
+        self.source = source
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[type, tuple[str, int, bytes]]:
+        return type(self), (self.source, self.offset, self.object)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.source}: byte {self.object[:1]!r} at offset {self.offset:,} is not UTF-8; "
+            'mend the file, or pass errors="replace" to count U+FFFD in its place'
+        )
