@@ -1,0 +1,5 @@
+"""Splitting a text into the chunks that merges never cross: see split.pyx."""
+
+from cbpe.splitting.split import REGEX_VERSION, UNICODE_EDITION, Splitter, splitter_for
+
+__all__ = ["REGEX_VERSION", "UNICODE_EDITION", "Splitter", "splitter_for"]

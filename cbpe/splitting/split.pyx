@@ -1,0 +1,366 @@
+"""Text in, chunks out: where a split pattern cuts a text.
+
+A chunk is a match of the pattern; what lies between two matches belongs to no chunk and is dropped, as by regex.findall. For
+the patterns of GPT-2 and GPT-4 the matchers in matchers.h find the same chunks as regex, some twenty times as fast; any other
+pattern goes through regex itself. A Splitter is one pattern with the way to apply it.
+
+    splitter_for(GPT4_SPLIT_PATTERN).split("I've 1234!")  ->  [b"I", b"'ve", b" ", b"123", b"4", b"!"]
+
+A native splitter takes a block as a whole text. Whoever has a longer text asks settled which chunks of a block do not depend
+on what follows it, or find_cut where a block may begin so that what precedes it does not matter. The second, under both
+patterns, is between "\\n" and a character that is not whitespace: no chunk holds both. What matters there is the border only.
+GPT-2's pattern splits "\\n\\n" before a letter into "\\n" and "\\n" but leaves it whole at the end of the text, so a block must reach
+at least one character beyond the cut where it is to end.
+
+The other functions here say what is UTF-8 and mend what is not, exactly as bytes.decode does.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memchr, memcpy, memset
+
+import re
+from itertools import islice
+
+import numpy as np
+import regex
+
+from cbpe.errors import CorpusTooLargeError
+from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
+
+cdef extern from "splitting/matchers.h" nogil:
+    const char *TABLES_REGEX_VERSION
+    const char *TABLES_UNICODE_EDITION
+    enum: SPACE, WRONG
+    int read_multi(const uint8_t *text, size_t n, uint32_t *code_point)
+    unsigned class_at(const uint8_t *text, size_t n, size_t p, size_t *next)
+    int64_t split_gpt2(const uint8_t *text, size_t n, uint32_t *ends)
+    int64_t split_gpt4(const uint8_t *text, size_t n, uint32_t *ends)
+
+REGEX_VERSION = TABLES_REGEX_VERSION.decode()           # of the regex package that the native splitters agree with
+UNICODE_EDITION = TABLES_UNICODE_EDITION.decode()       # the edition of Unicode that it follows
+
+_DEFAULT_FLAGS = int(regex.VERSION0 | regex.UNICODE)    # what regex.compile(pattern) gives
+
+cdef size_t _WINDOW = 1 << 20       # bytes that a native splitter is given at a time
+_BATCH = 1 << 14                    # matches of another pattern that are held at a time
+
+
+cdef class Splitter:
+    """A split pattern and the way to apply it; immutable. splitter_for makes them; Splitter() itself leaves texts whole.
+
+    Attributes: pattern, a str or None; kind, "gpt2", "gpt4", "regex" or "whole"; cuttable, whether a long text may be cut
+    where a line begins without indentation; compiled, the compiled pattern of kind "regex", else None.
+    """
+
+    def __cinit__(self):
+        self.kind = "whole"
+
+    def __repr__(self):
+        return f"<Splitter {self.kind} {self.pattern!r}>"
+
+    def split(self, text):
+        """The chunks of a text as a list of bytes. Of "ab cd" under \\\\w+ : [b"ab", b"cd"].
+
+        text: str or bytes. Bytes that are not UTF-8 raise UnicodeDecodeError, lone surrogates UnicodeEncodeError.
+        """
+        cdef bytes kept
+        cdef size_t start = 0
+        if isinstance(text, str):
+            text = text.encode()
+        elif not isinstance(text, bytes):
+            raise TypeError(f"a text is a str or bytes, not {type(text).__name__}")
+        kept, ends = self.spans(text)
+        chunks = []
+        for end in ends.tolist():
+            chunks.append(kept[start:end])
+            start = end
+        return chunks
+
+    def spans(self, bytes text not None):
+        """The chunks' bytes end to end, and where each ends in them. Of b"ab cd" under \\\\w+ : (b"abcd", [2, 4]).
+
+        Returns (kept, ends): ends is an array of uint32, or of int64 if kept has 2**32 bytes or more. No chunk is empty.
+        Bytes that are not UTF-8 raise UnicodeDecodeError.
+        """
+        if self.native != NULL:
+            return self._native_spans(text)
+        if self.compiled is None:
+            _raise_unless_utf8(text)
+            return text, _as_ends([len(text)] if text else [], len(text))
+        return _regex_spans(self.compiled, text.decode())
+
+    cdef tuple _native_spans(self, bytes text):
+        """Splits window by window; each begins where the last settled chunk of the one before it ended."""
+        cdef const uint8_t *source = <const uint8_t *> PyBytes_AS_STRING(text)
+        cdef size_t n = PyBytes_GET_SIZE(text), start = 0, window = _WINDOW, size
+        cdef uint8_t *block = NULL
+        cdef uint32_t *ends = NULL
+        cdef int64_t count = 0
+        parts = []
+        try:
+            while start < n:
+                # a window that has no settled chunk, being one long chunk or whitespace, is doubled
+                size = min(n - start, window)
+                block = _resized(block, size + PAD)
+                ends = <uint32_t *> _resized(<uint8_t *> ends, (size + PAD) * sizeof(uint32_t))
+                with nogil:
+                    memcpy(block, source + start, size)
+                    memset(block + size, 0, PAD)
+                    if start + size < n:
+                        size -= incomplete_tail(block, size)
+                    count = self.native(block, size, ends)
+                    if count >= 0 and start + size < n:
+                        count = settled(block, size, ends, count)
+                if count < 0:
+                    _raise_unless_utf8(text)
+                if count == 0:
+                    window *= 2
+                    if window >= <uint64_t> 1 << 32:
+                        raise CorpusTooLargeError(f"the chunk at byte {start:,} is longer than the limit, 2**31 bytes")
+                    continue
+                part = _as_ends(np.frombuffer((<char *> ends)[:count * sizeof(uint32_t)], np.uint32), n)
+                part += start
+                parts.append(part)
+                start += ends[count - 1]
+        finally:
+            free(block)
+            free(ends)
+        return text, np.concatenate(parts) if parts else _as_ends([], n)
+
+
+def splitter_for(pattern):
+    """The Splitter of a pattern.
+
+    pattern: a str; a compiled pattern of the regex package or of the standard library's re, whose flags are kept; or None, by
+    which a whole text is one chunk. The native splitters serve exactly the texts GPT2_SPLIT_PATTERN and GPT4_SPLIT_PATTERN, with
+    the flags that regex.compile gives them. A pattern that is no regular expression raises regex.error.
+    """
+    cdef Splitter splitter = Splitter()
+    if pattern is None:
+        return splitter
+    compiled = regex.compile(pattern) if isinstance(pattern, str) else pattern
+    if not isinstance(compiled, (regex.Pattern, re.Pattern)):
+        raise TypeError(f"a pattern is a str, a compiled pattern or None, not {type(pattern).__name__}")
+    if not isinstance(compiled.pattern, str):
+        raise TypeError("a pattern that was compiled from bytes cannot split text")
+    splitter.pattern = compiled.pattern
+    native = isinstance(pattern, str) or compiled.flags == _DEFAULT_FLAGS
+    if native and splitter.pattern == GPT2_SPLIT_PATTERN:
+        splitter.kind, splitter.cuttable, splitter.native = "gpt2", True, split_gpt2
+    elif native and splitter.pattern == GPT4_SPLIT_PATTERN:
+        splitter.kind, splitter.cuttable, splitter.native = "gpt4", True, split_gpt4
+    else:
+        splitter.kind, splitter.compiled = "regex", compiled
+    return splitter
+
+
+cdef uint8_t *_resized(uint8_t *memory, size_t size) except NULL:
+    """The memory with room for size bytes; on MemoryError it is as it was."""
+    cdef uint8_t *larger = <uint8_t *> realloc(memory, size)
+    if larger == NULL:
+        raise MemoryError(f"no memory for {size:,} bytes of a text that is split")
+    return larger
+
+
+def _as_ends(ends, n):
+    """An array of its own, of the type that holds ends in n bytes."""
+    return np.array(ends, np.uint32 if n < 1 << 32 else np.int64)
+
+
+def _raise_unless_utf8(bytes text):
+    """Raises what decoding the text raises, without making the str if all is well."""
+    cdef const uint8_t *source = <const uint8_t *> PyBytes_AS_STRING(text)
+    cdef size_t n = PyBytes_GET_SIZE(text)
+    cdef size_t wrong
+    with nogil:
+        wrong = check_utf8(source, n)
+    if wrong < n:
+        text.decode()
+
+
+def _regex_spans(compiled, str text):
+    """Splitter.spans by regex: whole matches, whatever groups the pattern has, a batch at a time."""
+    matches = compiled.finditer(text)
+    kept = []
+    ends = []
+    total = 0
+    while batch := [match.group() for match in islice(matches, _BATCH)]:
+        chunks = [chunk.encode() for chunk in batch if chunk]
+        lengths = np.fromiter(map(len, chunks), np.int64, len(chunks))
+        ends.append(np.cumsum(lengths) + total)
+        kept.append(b"".join(chunks))
+        total += int(lengths.sum())
+    return b"".join(kept), _as_ends(np.concatenate(ends) if ends else [], total)
+
+
+# --- Where a text may be taken apart ---
+
+cdef size_t settled(const uint8_t *text, size_t n, const uint32_t *ends, size_t n_ends) noexcept nogil:
+    """How many of the chunks of text[0:n], which ends with a whole character, stay as they are whatever text follows.
+
+    The last chunk may grow; trailing whitespace may be shared out anew; and under GPT-2's pattern "'", "r" become "'re".
+    "a b  " -> chunks "a", " b", "  ": two are settled. "it'r" -> chunks "it", "'", "r": one is.
+    """
+    cdef size_t whitespace = n, p, next = 0
+    if n_ends == 0:
+        return 0
+    while whitespace > 0:                                   # ends at the start of the trailing whitespace
+        p = whitespace - 1
+        while p > 0 and whitespace - p < 4 and text[p] & 0xC0 == 0x80:
+            p -= 1
+        if class_at(text, n, p, &next) != SPACE:
+            break
+        whitespace = p
+    n_ends -= 1
+    if n_ends > 0 and ends[n_ends - 1] == n - 1 and (text[n - 1] == c"l" or text[n - 1] == c"v" or text[n - 1] == c"r"):
+        p = ends[n_ends - 2] if n_ends > 1 else 0
+        if n - 1 - p == 1 and text[p] == c"'":
+            n_ends -= 1
+    while n_ends > 0 and ends[n_ends - 1] > whitespace:
+        n_ends -= 1
+    return n_ends
+
+
+cdef int64_t find_cut(const uint8_t *text, size_t n, size_t start) noexcept nogil:
+    """The first offset from max(start, 1) on that stands behind "\\n" and before a character that is not whitespace; or -1.
+
+    "a\\nb\\n c" -> 2 from 0 on, -1 from 3 on. A wrong byte is no whitespace; but at the end of text[0:n], where more bytes might
+    make a character of what stands there, nothing is certain and nothing is found.
+    """
+    cdef size_t p = start if start > 0 else 1, next = 0
+    cdef const uint8_t *newline
+    cdef unsigned class_
+    while p < n:
+        newline = <const uint8_t *> memchr(text + p - 1, c"\n", n - p)
+        if newline == NULL:
+            return -1
+        p = newline - text + 1
+        class_ = class_at(text, n, p, &next)
+        if class_ == WRONG:
+            if not _is_incomplete(text + p, n - p):
+                return p
+        elif class_ != SPACE:
+            return p
+        p += 1
+    return -1
+
+
+# --- UTF-8 ---
+
+cdef inline bint _is_incomplete(const uint8_t *text, size_t n) noexcept nogil:
+    """Whether text[0:n], n > 0, is a character whose last bytes are missing: E4 B8 is, FF and "a" are not."""
+    cdef uint32_t code_point
+    if text[0] < 0xC2 or text[0] > 0xF4:
+        return False
+    return read_multi(text, n, &code_point) == -<int64_t> n
+
+
+cdef int64_t check_utf8(const uint8_t *text, size_t n) noexcept nogil:
+    """n if text[0:n] is UTF-8; otherwise the offset at which bytes.decode says it goes wrong: b"ab\\xe4c" -> 2."""
+    cdef size_t p = 0
+    cdef uint64_t eight
+    cdef uint32_t code_point
+    cdef int length
+    while p < n:
+        if text[p] < 0x80:
+            p += 1
+            while n - p >= 8:
+                memcpy(&eight, text + p, 8)
+                if eight & <uint64_t> 0x8080808080808080:
+                    break
+                p += 8
+        else:
+            length = read_multi(text + p, n - p, &code_point)
+            if length < 0:
+                return p
+            p += length
+    return n
+
+
+cdef size_t replace_utf8(const uint8_t *text, size_t n, uint8_t *out, uint32_t *origin) noexcept nogil:
+    """Writes to out what text.decode("utf-8", "replace").encode() gives and returns its length, at most 3 * n.
+
+    origin[i] becomes the offset in text at which the character begins, or the wrong piece, that byte i of out belongs to:
+    b"a\\xffb" -> b"a\\xef\\xbf\\xbdb", origin 0 1 1 1 2.
+    """
+    cdef size_t p = 0, size = 0
+    cdef uint32_t code_point
+    cdef int length, i
+    while p < n:
+        length = 1 if text[p] < 0x80 else read_multi(text + p, n - p, &code_point)
+        if length < 0:
+            length = -length
+            out[size] = 0xEF
+            out[size + 1] = 0xBF
+            out[size + 2] = 0xBD
+            for i in range(3):
+                origin[size + i] = <uint32_t> p
+            size += 3
+        else:
+            for i in range(length):
+                out[size + i] = text[p + i]
+                origin[size + i] = <uint32_t> p
+            size += length
+        p += length
+    return size
+
+
+cdef size_t incomplete_tail(const uint8_t *text, size_t n) noexcept nogil:
+    """How many bytes at the end, 0 to 3, begin a character that more bytes could complete: b"a\\xe4\\xb8" -> 2."""
+    cdef size_t tail
+    for tail in range(1, (n if n < 3 else 3) + 1):
+        if text[n - tail] & 0xC0 != 0x80:
+            return tail if _is_incomplete(text + n - tail, tail) else 0
+    return 0
+
+
+# --- The same for tests written in Python ---
+
+def _split_block(Splitter splitter, bytes text, int filler=0):
+    """What a native splitter gives for a whole text whose PAD following bytes have the value filler: its ends, or -1 - offset."""
+    cdef size_t n = len(text)
+    cdef bytes padded = text + bytes([filler]) * PAD
+    cdef uint32_t *ends = <uint32_t *> malloc((n + PAD) * sizeof(uint32_t))
+    cdef int64_t count, i
+    if ends == NULL:
+        raise MemoryError
+    try:
+        count = splitter.native(<const uint8_t *> PyBytes_AS_STRING(padded), n, ends)
+        return count if count < 0 else [ends[i] for i in range(count)]
+    finally:
+        free(ends)
+
+
+def _settled(Splitter splitter, bytes text):
+    """How many chunks of a text are settled under the splitter, which is native."""
+    ends = np.array(_split_block(splitter, text), np.uint32)
+    cdef bytes raw = ends.tobytes()
+    return settled(<const uint8_t *> PyBytes_AS_STRING(text), len(text), <const uint32_t *> PyBytes_AS_STRING(raw), len(ends))
+
+
+def _find_cut(bytes text, size_t start=0):
+    return find_cut(<const uint8_t *> PyBytes_AS_STRING(text), len(text), start)
+
+
+def _check_utf8(bytes text):
+    return check_utf8(<const uint8_t *> PyBytes_AS_STRING(text), len(text))
+
+
+def _replace_utf8(bytes text):
+    """The mended bytes and the list of their origins."""
+    cdef size_t n = len(text), size
+    cdef bytearray out = bytearray(3 * n)
+    cdef uint32_t *origin = <uint32_t *> malloc((3 * n + 1) * sizeof(uint32_t))
+    if origin == NULL:
+        raise MemoryError
+    try:
+        size = replace_utf8(<const uint8_t *> PyBytes_AS_STRING(text), n, <uint8_t *> <char *> out, origin)
+        return bytes(out[:size]), [origin[i] for i in range(size)]
+    finally:
+        free(origin)
+
+
+def _incomplete_tail(bytes text):
+    return incomplete_tail(<const uint8_t *> PyBytes_AS_STRING(text), len(text))
