@@ -1,8 +1,11 @@
+from typing import final
+
 import numpy as np
 import numpy.typing as npt
 
 from cbpe.splitting.split import Splitter
 
+@final
 class Encoder:
     """Turns text into ids by a list of merges."""
 

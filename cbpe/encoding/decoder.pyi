@@ -1,0 +1,11 @@
+from collections.abc import Iterable
+from typing import Any, SupportsIndex, final
+
+import numpy.typing as npt
+
+@final
+class Decoder:
+    """Turns ids into bytes."""
+
+    def __init__(self, tokens: dict[int, bytes]) -> None: ...
+    def decode_bytes(self, ids: Iterable[SupportsIndex] | npt.NDArray[Any]) -> bytes: ...
