@@ -33,6 +33,7 @@ cdef extern from "splitting/matchers.h" nogil:
     const char *TABLES_REGEX_VERSION
     const char *TABLES_UNICODE_EDITION
     enum: SPACE, WRONG
+    unsigned class_of(uint32_t code_point)
     int read_multi(const uint8_t *text, size_t n, uint32_t *code_point)
     unsigned class_at(const uint8_t *text, size_t n, size_t p, size_t *next)
     int64_t split_gpt2(const uint8_t *text, size_t n, uint32_t *ends)
@@ -317,6 +318,15 @@ cdef size_t incomplete_tail(const uint8_t *text, size_t n) noexcept nogil:
 
 
 # --- The same for tests written in Python ---
+
+def _character_classes():
+    """The class of each of the 0x110000 code points as the tables have it: 0 other, 1 letter, 2 number, 3 whitespace."""
+    cdef uint32_t code_point
+    cdef bytearray classes = bytearray(0x110000)
+    for code_point in range(0x110000):
+        classes[code_point] = class_of(code_point)
+    return bytes(classes)
+
 
 def _split_block(Splitter splitter, bytes text, int filler=0):
     """What a native splitter gives for a whole text whose PAD following bytes have the value filler: its ends, or -1 - offset."""
