@@ -1,0 +1,434 @@
+"""From pairs to merges: which pair wins, and what its merge does to its neighbours.
+
+In: the arena and the watched pairs of pairs.pyx. Out: the merges, exactly as minbpe would learn them, with their counts.
+
+The winner is the pair with the highest count, and among equals the one that occurs first. A pair's count only falls and
+its first live occurrence only moves right (it is born once, in the merge that makes its younger token), so what a heap
+entry says of a pair is never too bad. Take the top entry; if the pair has got worse since, correct the entry and look
+again; if it has not, no other pair can be better. Nothing is ever searched for.
+
+A merge of (a, b) into t walks the pair's occurrences once. Each ... x a b y ... becomes ... x t y ...: the weight is taken
+from (x, a) and (b, y) and given to (x, t) and (t, y). Sums are kept per neighbour, in one small record a token, so that the
+pair table is asked once per distinct neighbour and not four times per occurrence. New pairs need no search: they hold t,
+so they cannot exist yet. Their occurrences come out in ascending order, because the walk is.
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memset
+
+import numpy as np
+
+from cbpe.ids cimport count_t, id_t, pair_key
+from cbpe.pairtable cimport NO_SLOT, pairtable_find
+from cbpe.training.pairs cimport MERGED, NO_TOKEN, Arena, Pair, PairIndex, PairSurvey, weight_of
+
+cdef extern from "platform.h" nogil:
+    void cbpe_prefetch(const void *address)
+
+cdef enum:
+    # Occurrences ahead of the one at work whose cell is fetched: a miss takes about as long as two dozen occurrences.
+    AHEAD = 24
+    BATCH = 4096                # merges, at most, between two looks around,
+    STEPS = 1 << 23             # occurrences looked at,
+    SCAN = 1 << 24              # cells scanned
+
+SHARES = (0.02,)
+
+
+cdef struct Entry:              # of the heap
+    count_t count
+    uint32_t first              # position of the pair's first live occurrence
+    uint32_t slot
+
+
+cdef struct Neighbour:          # what the merge at work takes from one token x, and gives back
+    count_t before              # weight of the occurrences with x before them: lost by (x, a), won by (x, t)
+    count_t behind              # weight of the occurrences with x behind them: lost by (b, x), won by (t, x)
+    uint32_t n_before           # how many those are; then the slot of (x, t)
+    uint32_t n_behind           # how many those are; then the slot of (t, x)
+
+
+cdef inline bint is_better(const Entry *one, const Entry *other) noexcept nogil:
+    return one.count > other.count or (one.count == other.count and one.first < other.first)
+
+
+cdef class Merger:
+    """Merges one pair after another in an arena, as long as the best one's count is at or above the threshold."""
+    cdef Arena arena
+    cdef PairIndex index
+    cdef Entry *heap
+    cdef uint32_t n_heap, heap_capacity
+    cdef Neighbour *neighbours              # by id; all zero between merges
+    cdef uint64_t n_neighbours
+    cdef id_t *touched_before               # the ids whose record the merge at work has written to
+    cdef id_t *touched_behind
+    cdef id_t *before                       # for each occurrence merged: the token before it, or NO_TOKEN
+    cdef id_t *behind
+    cdef uint64_t n_before
+    cdef count_t threshold
+    cdef bint stage_is_over                 # no watched pair reaches the threshold any more
+    cdef id_t next_id
+    cdef uint64_t n_steps                   # occurrences looked at so far: the measure of work done
+
+    def __cinit__(self, Arena arena):
+        self.arena = arena
+        self.index = PairIndex()
+        self.heap = NULL
+        self.neighbours = NULL
+        self.touched_before = NULL
+        self.touched_behind = NULL
+        self.before = NULL
+        self.behind = NULL
+        self.n_heap = self.heap_capacity = 0
+        self.n_neighbours = 0
+        self.n_before = 0
+        self.next_id = 256
+        self._reserve_ids(512)
+
+    def __dealloc__(self):
+        free(self.heap)
+        free(self.neighbours)
+        free(self.touched_before)
+        free(self.touched_behind)
+        free(self.before)
+        free(self.behind)
+
+    # ---- memory
+
+    cdef int _reserve_ids(self, uint64_t n_ids) except -1 nogil:
+        """Makes every array that is indexed by id hold ids below n_ids."""
+        cdef void *larger
+        self.arena.reserve_ids(n_ids)
+        if n_ids <= self.n_neighbours:
+            return 0
+        larger = realloc(self.neighbours, n_ids * sizeof(Neighbour))
+        if larger != NULL:
+            self.neighbours = <Neighbour *> larger
+            memset(self.neighbours + self.n_neighbours, 0, (n_ids - self.n_neighbours) * sizeof(Neighbour))
+            self.n_neighbours = n_ids
+            larger = realloc(self.touched_before, n_ids * sizeof(id_t))
+        if larger != NULL:
+            self.touched_before = <id_t *> larger
+            larger = realloc(self.touched_behind, n_ids * sizeof(id_t))
+        if larger == NULL:
+            with gil:
+                raise MemoryError(f"no memory for {n_ids:,} ids")
+        self.touched_behind = <id_t *> larger
+        return 0
+
+    cdef int _reserve_occurrences(self, uint64_t n) except -1 nogil:
+        """Makes before and behind hold n ids; what they held is lost."""
+        if n <= self.n_before:
+            return 0
+        free(self.before)
+        free(self.behind)
+        self.n_before = 0
+        self.before = <id_t *> malloc(n * sizeof(id_t))
+        self.behind = <id_t *> malloc(n * sizeof(id_t))
+        if self.before == NULL or self.behind == NULL:
+            with gil:
+                raise MemoryError(f"no memory for {n:,} occurrences of a pair")
+        self.n_before = n
+        return 0
+
+    # ---- the heap
+
+    cdef void _sift_down(self, uint32_t i) noexcept nogil:
+        cdef Entry entry = self.heap[i]
+        cdef uint32_t child = 2 * i + 1
+        while child < self.n_heap:
+            if child + 1 < self.n_heap and is_better(&self.heap[child + 1], &self.heap[child]):
+                child += 1
+            if not is_better(&self.heap[child], &entry):
+                break
+            self.heap[i] = self.heap[child]
+            i = child
+            child = 2 * i + 1
+        self.heap[i] = entry
+
+    cdef int _push(self, uint32_t slot) except -1 nogil:
+        cdef Pair *pair = &self.index.pairs[slot]
+        cdef Entry entry
+        cdef Entry *larger
+        cdef uint32_t i = self.n_heap
+        if self.n_heap == self.heap_capacity:
+            larger = <Entry *> realloc(self.heap, (2 * <size_t> self.heap_capacity + 1024) * sizeof(Entry))
+            if larger == NULL:
+                with gil:
+                    raise MemoryError(f"no memory for a heap of {2 * self.heap_capacity + 1024:,} pairs")
+            self.heap = larger
+            self.heap_capacity = 2 * self.heap_capacity + 1024
+        entry.count = pair.count
+        entry.first = pair.occurrences[0]
+        entry.slot = slot
+        self.n_heap += 1
+        while i > 0 and is_better(&entry, &self.heap[(i - 1) // 2]):
+            self.heap[i] = self.heap[(i - 1) // 2]
+            i = (i - 1) // 2
+        self.heap[i] = entry
+        return 0
+
+    cdef void _drop_top(self) noexcept nogil:
+        self.n_heap -= 1
+        self.heap[0] = self.heap[self.n_heap]
+        if self.n_heap:
+            self._sift_down(0)
+
+    cdef uint32_t _winner(self) noexcept nogil:
+        """The slot of the best pair, or NO_SLOT when no watched pair reaches the threshold any more."""
+        cdef const uint32_t *cells = self.arena.cells
+        cdef const uint32_t *span = self.arena.span
+        cdef int stride = self.arena.stride
+        cdef Entry *top
+        cdef Pair *pair
+        cdef uint64_t position
+        while self.n_heap:
+            top = &self.heap[0]
+            pair = &self.index.pairs[top.slot]
+            if pair.count < self.threshold:
+                self.index.release_occurrences(top.slot)
+                self._drop_top()
+                continue
+            if pair.count < top.count:
+                top.count = pair.count
+                self._sift_down(0)
+                continue
+            # there is a live occurrence, since the count is above zero
+            while True:
+                position = pair.occurrences[pair.cursor]
+                if (cells[position * stride] == pair.left
+                        and cells[(position + span[pair.left]) * stride] == pair.right):
+                    break
+                pair.cursor += 1
+            if position != top.first:
+                top.first = <uint32_t> position
+                self._sift_down(0)
+                continue
+            return top.slot
+        return <uint32_t> NO_SLOT
+
+    # ---- a merge
+
+    cdef uint32_t _replace(self, uint32_t slot, id_t new_id, uint32_t *n_touched, count_t *twin_count,
+                           uint32_t *n_twins, bint weighted) noexcept nogil:
+        """Writes the new id over every occurrence of the pair; returns how many there were.
+
+        OUT: their positions, at the front of the pair's own list; before, behind and the neighbours' sums; how many ids
+        were touched before and behind; and the count and number of (new_id, new_id), which no neighbour's record holds.
+        """
+        cdef Pair *pair = &self.index.pairs[slot]
+        cdef uint32_t *cells = self.arena.cells
+        cdef const count_t *heavy = self.arena.heavy
+        cdef uint32_t *occurrences = pair.occurrences
+        cdef Neighbour *neighbours = self.neighbours
+        cdef id_t left = pair.left, right = pair.right, x, y
+        cdef int stride = 2 if weighted else 1
+        cdef uint64_t to_right = <uint64_t> self.arena.span[left] * stride
+        cdef uint64_t to_end = to_right + <uint64_t> self.arena.span[right] * stride
+        cdef uint32_t n = pair.n_occurrences, i, done = 0, position
+        cdef uint32_t n_before = 0, n_behind = 0
+        cdef uint32_t *cell
+        cdef count_t weight
+        for i in range(pair.cursor, n):
+            if i + AHEAD < n:
+                cbpe_prefetch(cells + <uint64_t> occurrences[i + AHEAD] * stride)
+            position = occurrences[i]
+            cell = cells + <uint64_t> position * stride
+            if cell[0] != left or cell[to_right] != right:
+                continue
+            weight = weight_of(cell, heavy, weighted)
+            x = (cell - stride)[0]
+            y = cell[to_end]
+            cell[to_right] = <uint32_t> MERGED
+            cell[0] = new_id
+            cell[to_end - stride] = new_id
+            if x == new_id:
+                x = <id_t> NO_TOKEN         # the occurrence before this one has seen to it
+            elif not (x & <id_t> NO_TOKEN):
+                if neighbours[x].before == 0:
+                    self.touched_before[n_before] = x
+                    n_before += 1
+                neighbours[x].before += weight
+                neighbours[x].n_before += 1
+            if not (y & <id_t> NO_TOKEN):
+                if neighbours[y].behind == 0:
+                    self.touched_behind[n_behind] = y
+                    n_behind += 1
+                neighbours[y].behind += weight
+                if y == left and cell[to_end + to_right] == right:
+                    # the next occurrence follows at once: what will stand behind this one is the new token itself
+                    y = new_id
+                    twin_count[0] += weight
+                    n_twins[0] += 1
+                else:
+                    neighbours[y].n_behind += 1
+            occurrences[done] = position
+            self.before[done] = x
+            self.behind[done] = y
+            done += 1
+        n_touched[0] = n_before
+        n_touched[1] = n_behind
+        self.n_steps += n - pair.cursor
+        return done
+
+    cdef int merge(self, uint32_t slot) except -1 nogil:
+        """Merges the pair in this slot into the next id: the arena, the counts, the new pairs."""
+        cdef id_t new_id = self.next_id, left, right, x
+        cdef uint32_t done, i, born, twins, position, first_born = self.index.n_pairs
+        cdef uint32_t n_touched[2]
+        cdef uint32_t n_twins = 0
+        cdef count_t twin_count = 0, won
+        cdef Neighbour *neighbour
+        cdef uint32_t *occurrences
+        left = self.index.pairs[slot].left
+        right = self.index.pairs[slot].right
+        if new_id >= self.n_neighbours:
+            self._reserve_ids(2 * <uint64_t> new_id)
+        self._reserve_occurrences(self.index.pairs[slot].n_occurrences - self.index.pairs[slot].cursor)
+        self.arena.span[new_id] = self.arena.span[left] + self.arena.span[right]
+        if self.arena.stride == 2:
+            done = self._replace(slot, new_id, n_touched, &twin_count, &n_twins, True)
+        else:
+            done = self._replace(slot, new_id, n_touched, &twin_count, &n_twins, False)
+        self.index.pairs[slot].count = 0
+
+        # counts that fall, and pairs that are born; a record's numbers of occurrences become the slots of its new pairs
+        for i in range(n_touched[0]):
+            x = self.touched_before[i]
+            neighbour = &self.neighbours[x]
+            self._take(x, left, neighbour.before)
+            self._bear(x, new_id, neighbour.before, neighbour.n_before, &neighbour.n_before)
+        for i in range(n_touched[1]):
+            x = self.touched_behind[i]
+            neighbour = &self.neighbours[x]
+            self._take(right, x, neighbour.behind)
+            won = neighbour.behind - twin_count if x == left else neighbour.behind
+            self._bear(new_id, x, won, neighbour.n_behind, &neighbour.n_behind)
+        self._bear(new_id, new_id, twin_count, n_twins, &twins)
+
+        # the occurrences of the pairs that were born
+        if self.index.n_pairs > first_born:
+            occurrences = self.index.pairs[slot].occurrences
+            for i in range(done):
+                position = occurrences[i]
+                x = self.before[i]
+                if not (x & <id_t> NO_TOKEN):
+                    born = self.neighbours[x].n_before
+                    if born != <uint32_t> NO_SLOT:
+                        self._write(born, position - self.arena.span[x])
+                x = self.behind[i]
+                if not (x & <id_t> NO_TOKEN):
+                    born = twins if x == new_id else self.neighbours[x].n_behind
+                    if born != <uint32_t> NO_SLOT:
+                        self._write(born, position)
+        self.index.release_occurrences(slot)
+        for i in range(n_touched[0]):
+            x = self.touched_before[i]
+            self.neighbours[x].before = 0
+            self.neighbours[x].n_before = 0
+        for i in range(n_touched[1]):
+            x = self.touched_behind[i]
+            self.neighbours[x].behind = 0
+            self.neighbours[x].n_behind = 0
+        for born in range(first_born, self.index.n_pairs):
+            self._push(born)
+        self.next_id += 1
+        return 0
+
+    cdef void _take(self, id_t left, id_t right, count_t weight) noexcept nogil:
+        """Takes weight from a pair's count, if it is watched."""
+        cdef uint32_t slot = pairtable_find(&self.index.table, pair_key(left, right))
+        cdef Pair *pair
+        if slot != <uint32_t> NO_SLOT:
+            pair = &self.index.pairs[slot]
+            pair.count -= weight
+
+    cdef int _bear(self, id_t left, id_t right, count_t count, uint32_t n_occurrences, uint32_t *slot) except -1 nogil:
+        """Adds a new pair if its count makes it worth watching. OUT: its slot, or NO_SLOT."""
+        slot[0] = NO_SLOT
+        if count >= self.threshold:
+            self.index.add(left, right, count, n_occurrences)
+            slot[0] = self.index.n_pairs - 1
+        return 0
+
+    cdef void _write(self, uint32_t slot, uint32_t position) noexcept nogil:
+        cdef Pair *pair = &self.index.pairs[slot]
+        pair.occurrences[pair.n_occurrences] = position
+        pair.n_occurrences += 1
+
+    # ---- steps
+
+    cdef int run(self, uint32_t *pairs, int64_t *counts, uint64_t budget, uint32_t n_merges) except -1 nogil:
+        """Merges up to n_merges times, or until about budget occurrences were looked at; returns how many merges it made.
+
+        OUT: pairs, two ids a merge, and counts. Where it returns early within its budget the stage is over.
+        """
+        cdef uint64_t limit = self.n_steps + budget
+        cdef uint32_t slot
+        cdef uint32_t done = 0
+        while done < n_merges and self.n_steps < limit:
+            slot = self._winner()
+            if slot == <uint32_t> NO_SLOT:
+                self.stage_is_over = True
+                break
+            pairs[2 * done] = self.index.pairs[slot].left
+            pairs[2 * done + 1] = self.index.pairs[slot].right
+            counts[done] = self.index.pairs[slot].count
+            self.merge(slot)
+            done += 1
+        return <int> done
+
+
+def learn(counts, offsets, data, num_merges, min_frequency=1, shares=SHARES):
+    """Yields the merges of a corpus in batches, each after a tenth of a second or so: (pairs uint32[k, 2], counts int64[k]).
+
+    counts uint64[n], offsets uint64[n + 1], data uint8[offsets[n]]: the distinct chunks in order of first appearance.
+    Merge number i makes id 256 + i. Ends when there are num_merges, or when no pair occurs min_frequency times. A batch may
+    be empty: between batches the caller shows progress and hears signals. shares: for each stage, the part of the highest
+    count at its beginning that its threshold is; the last one serves for all that follow. They change the time, never the
+    result.
+    Raises CorpusTooLargeError, MemoryError.
+    """
+    cdef Merger merger = Merger(Arena(counts, offsets, data))
+    cdef PairSurvey survey
+    cdef int done
+    cdef uint32_t[:, ::1] pairs = np.empty((BATCH, 2), np.uint32)
+    cdef int64_t[::1] pair_counts = np.empty(BATCH, np.int64)
+    cdef uint64_t left = num_merges
+    cdef uint32_t slot
+    cdef int stage = 0
+    cdef count_t floor = max(1, min_frequency)
+    nothing = np.empty((0, 2), np.uint32), np.empty(0, np.int64)
+    while left:
+        merger.index.clear()
+        merger.n_heap = 0
+        done = 0
+        while not done:
+            with nogil:
+                done = merger.arena.compact(SCAN, merger.next_id)
+            yield nothing
+        survey = PairSurvey(merger.arena)
+        done = 0
+        while not done:
+            with nogil:
+                done = survey.count(SCAN)
+            yield nothing
+        merger.threshold = max(<count_t> (survey.highest() * shares[min(stage, len(shares) - 1)]), floor)
+        if survey.highest() < merger.threshold:
+            return
+        survey.watch(merger.index, merger.threshold)
+        done = 0
+        while not done:
+            with nogil:
+                done = survey.list(merger.index, SCAN)
+            yield nothing
+        for slot in range(merger.index.n_pairs):
+            merger._push(slot)
+        merger.stage_is_over = False
+        while left and not merger.stage_is_over:
+            with nogil:
+                done = merger.run(&pairs[0, 0], &pair_counts[0], STEPS, <uint32_t> min(left, <uint64_t> BATCH))
+            left -= done
+            yield np.asarray(pairs)[:done].copy(), np.asarray(pair_counts)[:done].copy()
+        stage += 1

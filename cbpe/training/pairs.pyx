@@ -1,0 +1,327 @@
+"""From chunks to pairs: the arena that holds the distinct chunks end to end, and the pairs worth watching in it.
+
+In: a store's chunks with their counts. Out: for each pair of neighbouring tokens that can still win, its count and the
+ascending list of its occurrences, which merges.pyx consumes.
+
+The arena. Every byte of every distinct chunk is a cell, in order of first appearance, with a separator cell between
+chunks; a cell carries a token's id and, beside it, its chunk's weight, so that an occurrence touches one cache line. A
+token's position is its first cell, and it writes its id into its first and its last cell: the next token begins span
+cells on, the previous one's id is in the cell before. One array is thus a doubly linked list, and since positions never
+move while pairs are listed, "occurs first" is "has the lower position" (minbpe's rule for ties).
+
+Stages. A pair is born with its final set of occurrences and its count only falls, and so does the highest count from
+merge to merge. So a pair born with a count below a threshold cannot win while the highest count is at or above it, and
+is not watched at all: no list, no heap entry, no place in the table. When the highest count falls below the threshold,
+a new stage begins: the arena is compacted (a token shrinks to one cell, chunks that are one token go away), the pairs
+are counted afresh, and those that reach a lower threshold are listed. Order is kept, so the merges are the same. On 2 GB
+of mixed text 99 % of all pairs never reach a threshold.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memset
+
+from cbpe.ids cimport count_t, id_t, pair_key, pair_key_t
+from cbpe.pairtable cimport (
+    NO_SLOT,
+    PairTable,
+    pairtable_find,
+    pairtable_free,
+    pairtable_init,
+    pairtable_insert,
+)
+
+from cbpe.errors import CorpusTooLargeError
+
+cdef extern from "platform.h" nogil:
+    void cbpe_advise_huge(void *memory, size_t bytes)
+
+MAX_CELLS = 0xFFFFFFF0          # positions are 32 bits wide
+
+
+cdef class Arena:
+    """The distinct chunks as cells. See the top of this file.
+
+    counts: uint64[n], offsets: uint64[n + 1] into data, both contiguous; data: the chunks' bytes end to end.
+    Chunks of one byte hold no pair and are left out. Raises CorpusTooLargeError beyond MAX_CELLS, MemoryError.
+    """
+
+    def __cinit__(self, const uint64_t[::1] counts, const uint64_t[::1] offsets, const uint8_t[::1] data):
+        cdef uint64_t i, length, n_cells = 1, n_heavy = 0, most = 0
+        self.cells = NULL
+        self.span = NULL
+        self.heavy = NULL
+        self.n_spans = 0
+        self.read_at = 0
+        self.write_at = 0
+        for i in range(<uint64_t> counts.shape[0]):
+            length = offsets[i + 1] - offsets[i]
+            if length > 1:
+                n_cells += length + 1
+                n_heavy += counts[i] >= HEAVY
+                most = max(most, counts[i])
+        if n_cells > <uint64_t> MAX_CELLS:
+            raise CorpusTooLargeError(
+                f"the distinct chunks need {n_cells:,} cells (one a byte and one a chunk); at most {MAX_CELLS:,} can be numbered"
+            )
+        self.n_cells = n_cells
+        self.stride = 1 if most <= 1 else 2
+        self.cells = <uint32_t *> malloc(n_cells * self.stride * sizeof(uint32_t))
+        self.heavy = <count_t *> malloc((n_heavy + 1) * sizeof(count_t))
+        if self.cells == NULL or self.heavy == NULL:
+            raise MemoryError(f"training needs {n_cells * self.stride * 4:,} bytes for {n_cells:,} cells")
+        cbpe_advise_huge(self.cells, n_cells * self.stride * sizeof(uint32_t))
+        self.reserve_ids(256)
+        with nogil:
+            self._lay(&counts[0] if counts.shape[0] else NULL, &offsets[0], &data[0] if data.shape[0] else NULL,
+                      <uint64_t> counts.shape[0])
+
+    def __dealloc__(self):
+        free(self.cells)
+        free(self.span)
+        free(self.heavy)
+
+    cdef void _lay(self, const uint64_t *counts, const uint64_t *offsets, const uint8_t *data, uint64_t n) noexcept nogil:
+        """Writes separator, chunk, separator, chunk, ..., separator."""
+        cdef uint32_t *cell = self.cells
+        cdef uint64_t i, at, n_heavy = 0
+        cdef uint32_t weight
+        cell[0] = SEPARATOR
+        cell += self.stride
+        for i in range(n):
+            if offsets[i + 1] - offsets[i] < 2:
+                continue
+            weight = <uint32_t> counts[i]
+            if counts[i] >= HEAVY:
+                weight = <uint32_t> (HEAVY | n_heavy)
+                self.heavy[n_heavy] = <count_t> counts[i]
+                n_heavy += 1
+            for at in range(offsets[i], offsets[i + 1]):
+                cell[0] = data[at]
+                if self.stride == 2:
+                    cell[1] = weight
+                cell += self.stride
+            cell[0] = SEPARATOR
+            cell += self.stride
+
+    cdef int reserve_ids(self, uint64_t n_ids) except -1 nogil:
+        """Makes span hold ids below n_ids; new entries are 1, as a byte's."""
+        cdef uint32_t *span
+        cdef uint64_t i
+        if n_ids > self.n_spans:
+            span = <uint32_t *> realloc(self.span, n_ids * sizeof(uint32_t))
+            if span == NULL:
+                with gil:
+                    raise MemoryError(f"no memory for {n_ids:,} ids")
+            self.span = span
+            for i in range(self.n_spans, n_ids):
+                span[i] = 1
+            self.n_spans = n_ids
+        return 0
+
+    cdef int compact(self, uint64_t budget, id_t n_ids) except -1 nogil:
+        """Moves tokens together, one cell each, and drops chunks of one token; returns 1 when the whole arena is done.
+
+        At most about budget cells are read in one call, so that the caller can look around between calls. The arena is
+        unusable until the last call has returned. n_ids: ids in use; all of them span one cell afterwards.
+        """
+        cdef uint32_t *cells = self.cells
+        cdef int stride = self.stride
+        cdef uint64_t read = self.read_at, write = self.write_at, start = self.write_at
+        cdef uint64_t stop = min(read + budget, self.n_cells)
+        cdef uint32_t symbol
+        cdef uint32_t *smaller
+        while read < stop:
+            # read is at a separator: copy it and the chunk behind it, then look at how many tokens that was
+            cells[write * stride] = SEPARATOR
+            start = write
+            write += 1
+            read += 1
+            while read < self.n_cells:
+                symbol = cells[read * stride]
+                if symbol == <uint32_t> SEPARATOR:
+                    break
+                cells[write * stride] = symbol
+                if stride == 2:
+                    cells[write * 2 + 1] = cells[read * 2 + 1]
+                write += 1
+                read += self.span[symbol]
+            if write - start == 2:
+                write = start
+        self.read_at = read
+        self.write_at = write
+        if read < self.n_cells:
+            return 0
+        self.n_cells = write
+        self.read_at = 0
+        self.write_at = 0
+        smaller = <uint32_t *> realloc(cells, write * stride * sizeof(uint32_t))
+        if smaller != NULL:
+            self.cells = smaller
+        memset(self.span, 0, n_ids * sizeof(uint32_t))
+        for symbol in range(n_ids):
+            self.span[symbol] = 1
+        return 1
+
+
+cdef class PairIndex:
+    """The pairs that are watched, by slot, and the table that finds a pair's slot."""
+
+    def __cinit__(self):
+        self.n_pairs = 0
+        self.capacity = 1024
+        self.table.entries = NULL
+        self.pairs = <Pair *> malloc(self.capacity * sizeof(Pair))
+        if self.pairs == NULL:
+            raise MemoryError
+        pairtable_init(&self.table, 1024)
+
+    def __dealloc__(self):
+        self.clear()
+        free(self.pairs)
+        pairtable_free(&self.table)
+
+    cdef uint32_t add(self, id_t left, id_t right, count_t count, uint32_t n_occurrences) except? 0xFFFFFFFF nogil:
+        """Adds a pair that is not there yet, with room for its occurrences, none of them written; returns its slot."""
+        cdef Pair *pair
+        cdef Pair *larger
+        if self.n_pairs == self.capacity:
+            larger = <Pair *> realloc(self.pairs, 2 * <size_t> self.capacity * sizeof(Pair))
+            if larger == NULL:
+                with gil:
+                    raise MemoryError(f"no memory for {2 * self.capacity:,} pairs")
+            self.pairs = larger
+            self.capacity *= 2
+        pair = &self.pairs[self.n_pairs]
+        pair.left = left
+        pair.right = right
+        pair.count = count
+        pair.n_occurrences = 0
+        pair.cursor = 0
+        pair.occurrences = <uint32_t *> malloc(<size_t> n_occurrences * sizeof(uint32_t))
+        if pair.occurrences == NULL:
+            with gil:
+                raise MemoryError(f"no memory for {n_occurrences:,} occurrences of a pair")
+        self.n_pairs += 1
+        pairtable_insert(&self.table, pair_key(left, right), self.n_pairs - 1)
+        return self.n_pairs - 1
+
+    cdef void release_occurrences(self, uint32_t slot) noexcept nogil:
+        free(self.pairs[slot].occurrences)
+        self.pairs[slot].occurrences = NULL
+        self.pairs[slot].n_occurrences = 0
+
+    cdef void clear(self) noexcept nogil:
+        """Forgets every pair; the memory of the table stays for the next stage."""
+        cdef uint32_t slot
+        for slot in range(self.n_pairs):
+            self.release_occurrences(slot)
+        self.n_pairs = 0
+        if self.table.entries != NULL:
+            memset(self.table.entries, 0xFF, (self.table.mask + 1) * sizeof(self.table.entries[0]))
+            self.table.used = 0
+
+
+cdef class PairSurvey:
+    """Counts all pairs of a compacted arena, then lists the occurrences of those that reach a threshold.
+
+    survey = PairSurvey(arena); survey.count(...) in steps up to the arena's end; survey.watch(index, threshold); survey.list(index, ...)
+    """
+
+    def __cinit__(self, Arena arena):
+        self.arena = arena
+        self.n_sums = 0
+        self.capacity = 1 << 16
+        self.at = 0
+        self.table.entries = NULL
+        self.sums = <PairSum *> malloc(self.capacity * sizeof(PairSum))
+        if self.sums == NULL:
+            raise MemoryError
+        pairtable_init(&self.table, self.capacity)
+
+    def __dealloc__(self):
+        free(self.sums)
+        pairtable_free(&self.table)
+
+    cdef uint32_t _new_sum(self, pair_key_t key) except? 0xFFFFFFFF nogil:
+        cdef PairSum *larger
+        if self.n_sums == self.capacity:
+            larger = <PairSum *> realloc(self.sums, 2 * <size_t> self.capacity * sizeof(PairSum))
+            if larger == NULL:
+                with gil:
+                    raise MemoryError(f"no memory to count {2 * self.capacity:,} pairs")
+            self.sums = larger
+            self.capacity *= 2
+        self.sums[self.n_sums].key = key
+        self.sums[self.n_sums].count = 0
+        self.sums[self.n_sums].n_occurrences = 0
+        self.n_sums += 1
+        pairtable_insert(&self.table, key, self.n_sums - 1)
+        return self.n_sums - 1
+
+    cdef int count(self, uint64_t budget) except -1 nogil:
+        """Counts the pairs of the next budget cells; returns 1 at the arena's end."""
+        cdef const uint32_t *cells = self.arena.cells
+        cdef int stride = self.arena.stride
+        cdef bint weighted = stride == 2
+        cdef uint64_t stop = min(self.at + budget, self.arena.n_cells - 1), i
+        cdef uint32_t left, right, slot
+        cdef pair_key_t key
+        right = cells[self.at * stride]
+        for i in range(self.at, stop):
+            left = right
+            right = cells[(i + 1) * stride]
+            if (left | right) & <uint32_t> NO_TOKEN:
+                continue
+            key = pair_key(left, right)
+            slot = pairtable_find(&self.table, key)
+            if slot == <uint32_t> NO_SLOT:
+                slot = self._new_sum(key)
+            self.sums[slot].count += weight_of(cells + i * stride, self.arena.heavy, weighted)
+            self.sums[slot].n_occurrences += 1
+        self.at = stop
+        if stop < self.arena.n_cells - 1:
+            return 0
+        self.at = 0
+        return 1
+
+    cdef count_t highest(self) noexcept nogil:
+        """The highest count of any pair; 0 where there is none."""
+        cdef count_t highest = 0
+        cdef uint32_t i
+        for i in range(self.n_sums):
+            highest = max(highest, self.sums[i].count)
+        return highest
+
+    cdef int watch(self, PairIndex index, count_t threshold) except -1 nogil:
+        """Adds the pairs that reach the threshold to the index, and forgets all others."""
+        cdef uint32_t i
+        for i in range(self.n_sums):
+            if self.sums[i].count >= threshold:
+                index.add(<id_t> (self.sums[i].key >> 32), <id_t> self.sums[i].key, self.sums[i].count,
+                          self.sums[i].n_occurrences)
+        free(self.sums)
+        self.sums = NULL
+        pairtable_free(&self.table)
+        return 0
+
+    cdef int list(self, PairIndex index, uint64_t budget) noexcept nogil:
+        """Writes the occurrences of the watched pairs in the next budget cells; returns 1 at the arena's end."""
+        cdef const uint32_t *cells = self.arena.cells
+        cdef int stride = self.arena.stride
+        cdef uint64_t stop = min(self.at + budget, self.arena.n_cells - 1), i
+        cdef uint32_t left, right, slot
+        cdef Pair *pair
+        right = cells[self.at * stride]
+        for i in range(self.at, stop):
+            left = right
+            right = cells[(i + 1) * stride]
+            if (left | right) & <uint32_t> NO_TOKEN:
+                continue
+            slot = pairtable_find(&index.table, pair_key(left, right))
+            if slot != <uint32_t> NO_SLOT:
+                pair = &index.pairs[slot]
+                pair.occurrences[pair.n_occurrences] = <uint32_t> i
+                pair.n_occurrences += 1
+        self.at = stop
+        return stop == self.arena.n_cells - 1
