@@ -1,11 +1,12 @@
-/* The two things that compilers and systems spell differently: a prefetch and a hint for huge pages.
+/* What compilers and systems spell differently: a prefetch, a hint for huge pages, a load of eight bytes.
  *
- * Each has a portable fallback that does nothing or the plain thing; none changes a result. */
+ * Each has a portable fallback; none changes a result. */
 #ifndef CBPE_PLATFORM_H
 #define CBPE_PLATFORM_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -31,6 +32,24 @@ static inline void cbpe_advise_huge(void *memory, size_t bytes) {
     (void)memory;
     (void)bytes;
 #endif
+}
+
+/* Eight bytes at any address as one word, the first byte lowest: "abcdefgh" -> 0x6867666564636261. */
+static inline uint64_t cbpe_load64(const uint8_t *bytes) {
+    uint64_t word;
+    memcpy(&word, bytes, 8);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    return word;
+}
+
+/* The inverse of cbpe_load64. */
+static inline void cbpe_store64(uint8_t *bytes, uint64_t word) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    memcpy(bytes, &word, 8);
 }
 
 #endif

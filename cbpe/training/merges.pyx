@@ -19,9 +19,11 @@ from libc.string cimport memset
 
 import numpy as np
 
+cimport cython
+
 from cbpe.ids cimport count_t, id_t, pair_key
 from cbpe.pairtable cimport NO_SLOT, pairtable_find
-from cbpe.training.pairs cimport MERGED, NO_TOKEN, Arena, Pair, PairIndex, PairSurvey, weight_of
+from cbpe.training.pairs cimport Arena, Pair, PairIndex, PairSurvey
 
 cdef extern from "platform.h" nogil:
     void cbpe_prefetch(const void *address)
@@ -32,6 +34,8 @@ cdef enum:
     BATCH = 4096                # merges, at most, between two looks around,
     STEPS = 1 << 23             # occurrences looked at,
     SCAN = 1 << 24              # cells scanned
+
+MAX_MERGES = (1 << 30) - 256    # an id and its marks share a cell with the weight
 
 SHARES = (0.02,)
 
@@ -53,6 +57,7 @@ cdef inline bint is_better(const Entry *one, const Entry *other) noexcept nogil:
     return one.count > other.count or (one.count == other.count and one.first < other.first)
 
 
+@cython.final
 cdef class Merger:
     """Merges one pair after another in an arena, as long as the best one's count is at or above the threshold."""
     cdef Arena arena
@@ -63,7 +68,7 @@ cdef class Merger:
     cdef uint64_t n_neighbours
     cdef id_t *touched_before               # the ids whose record the merge at work has written to
     cdef id_t *touched_behind
-    cdef id_t *before                       # for each occurrence merged: the token before it, or NO_TOKEN
+    cdef id_t *before                       # for each occurrence merged: the token before it, or no_token
     cdef id_t *behind
     cdef uint64_t n_before
     cdef count_t threshold
@@ -179,7 +184,7 @@ cdef class Merger:
         """The slot of the best pair, or NO_SLOT when no watched pair reaches the threshold any more."""
         cdef const uint32_t *cells = self.arena.cells
         cdef const uint32_t *span = self.arena.span
-        cdef int stride = self.arena.stride
+        cdef uint32_t id_mask = self.arena.id_mask
         cdef Entry *top
         cdef Pair *pair
         cdef uint64_t position
@@ -197,8 +202,8 @@ cdef class Merger:
             # there is a live occurrence, since the count is above zero
             while True:
                 position = pair.occurrences[pair.cursor]
-                if (cells[position * stride] == pair.left
-                        and cells[(position + span[pair.left]) * stride] == pair.right):
+                if (cells[position] & id_mask == pair.left
+                        and cells[position + span[pair.left]] & id_mask == pair.right):
                     break
                 pair.cursor += 1
             if position != top.first:
@@ -211,52 +216,54 @@ cdef class Merger:
     # ---- a merge
 
     cdef uint32_t _replace(self, uint32_t slot, id_t new_id, uint32_t *n_touched, count_t *twin_count,
-                           uint32_t *n_twins, bint weighted) noexcept nogil:
+                           uint32_t *n_twins) noexcept nogil:
         """Writes the new id over every occurrence of the pair; returns how many there were.
 
         OUT: their positions, at the front of the pair's own list; before, behind and the neighbours' sums; how many ids
         were touched before and behind; and the count and number of (new_id, new_id), which no neighbour's record holds.
         """
         cdef Pair *pair = &self.index.pairs[slot]
-        cdef uint32_t *cells = self.arena.cells
-        cdef const count_t *heavy = self.arena.heavy
         cdef uint32_t *occurrences = pair.occurrences
         cdef Neighbour *neighbours = self.neighbours
+        cdef uint32_t *cells = self.arena.cells
+        cdef uint32_t id_mask = self.arena.id_mask, no_token = self.arena.no_token
+        cdef int id_bits = self.arena.id_bits
         cdef id_t left = pair.left, right = pair.right, x, y
-        cdef int stride = 2 if weighted else 1
-        cdef uint64_t to_right = <uint64_t> self.arena.span[left] * stride
-        cdef uint64_t to_end = to_right + <uint64_t> self.arena.span[right] * stride
+        cdef uint64_t to_right = self.arena.span[left]
+        cdef uint64_t to_end = to_right + self.arena.span[right]
         cdef uint32_t n = pair.n_occurrences, i, done = 0, position
         cdef uint32_t n_before = 0, n_behind = 0
         cdef uint32_t *cell
         cdef count_t weight
         for i in range(pair.cursor, n):
             if i + AHEAD < n:
-                cbpe_prefetch(cells + <uint64_t> occurrences[i + AHEAD] * stride)
+                cbpe_prefetch(cells + occurrences[i + AHEAD])
             position = occurrences[i]
-            cell = cells + <uint64_t> position * stride
-            if cell[0] != left or cell[to_right] != right:
+            cell = cells + position
+            if cell[0] & id_mask != left or cell[to_right] & id_mask != right:
                 continue
-            weight = weight_of(cell, heavy, weighted)
-            x = (cell - stride)[0]
-            y = cell[to_end]
-            cell[to_right] = <uint32_t> MERGED
-            cell[0] = new_id
-            cell[to_end - stride] = new_id
+            weight = cell[0] >> id_bits
+            if weight == 0:
+                weight = self.arena.heavy_weight(position)
+            x = (cell - 1)[0] & id_mask
+            y = cell[to_end] & id_mask
+            cell[to_right] |= id_mask
+            cell[0] = cell[0] & ~id_mask | new_id
+            cell[to_end - 1] = cell[0]
             if x == new_id:
-                x = <id_t> NO_TOKEN         # the occurrence before this one has seen to it
-            elif not (x & <id_t> NO_TOKEN):
+                x = no_token        # the occurrence before this one has seen to it
+            elif not x & no_token:
                 if neighbours[x].before == 0:
                     self.touched_before[n_before] = x
                     n_before += 1
                 neighbours[x].before += weight
                 neighbours[x].n_before += 1
-            if not (y & <id_t> NO_TOKEN):
+            if not y & no_token:
                 if neighbours[y].behind == 0:
                     self.touched_behind[n_behind] = y
                     n_behind += 1
                 neighbours[y].behind += weight
-                if y == left and cell[to_end + to_right] == right:
+                if y == left and cell[to_end + to_right] & id_mask == right:
                     # the next occurrence follows at once: what will stand behind this one is the new token itself
                     y = new_id
                     twin_count[0] += weight
@@ -276,6 +283,7 @@ cdef class Merger:
         """Merges the pair in this slot into the next id: the arena, the counts, the new pairs."""
         cdef id_t new_id = self.next_id, left, right, x
         cdef uint32_t done, i, born, twins, position, first_born = self.index.n_pairs
+        cdef uint32_t no_token = self.arena.no_token
         cdef uint32_t n_touched[2]
         cdef uint32_t n_twins = 0
         cdef count_t twin_count = 0, won
@@ -287,10 +295,7 @@ cdef class Merger:
             self._reserve_ids(2 * <uint64_t> new_id)
         self._reserve_occurrences(self.index.pairs[slot].n_occurrences - self.index.pairs[slot].cursor)
         self.arena.span[new_id] = self.arena.span[left] + self.arena.span[right]
-        if self.arena.stride == 2:
-            done = self._replace(slot, new_id, n_touched, &twin_count, &n_twins, True)
-        else:
-            done = self._replace(slot, new_id, n_touched, &twin_count, &n_twins, False)
+        done = self._replace(slot, new_id, n_touched, &twin_count, &n_twins)
         self.index.pairs[slot].count = 0
 
         # counts that fall, and pairs that are born; a record's numbers of occurrences become the slots of its new pairs
@@ -313,12 +318,12 @@ cdef class Merger:
             for i in range(done):
                 position = occurrences[i]
                 x = self.before[i]
-                if not (x & <id_t> NO_TOKEN):
+                if not x & no_token:
                     born = self.neighbours[x].n_before
                     if born != <uint32_t> NO_SLOT:
                         self._write(born, position - self.arena.span[x])
                 x = self.behind[i]
-                if not (x & <id_t> NO_TOKEN):
+                if not x & no_token:
                     born = twins if x == new_id else self.neighbours[x].n_behind
                     if born != <uint32_t> NO_SLOT:
                         self._write(born, position)
@@ -390,7 +395,10 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, shares=SHARES):
     result.
     Raises CorpusTooLargeError, MemoryError.
     """
-    cdef Merger merger = Merger(Arena(counts, offsets, data))
+    # a merge shortens the text, so there cannot be more of them than bytes
+    num_merges = min(num_merges, len(data), MAX_MERGES)
+    cdef Merger merger = Merger(Arena(counts, offsets, data, num_merges))
+    counts = offsets = data = None          # the arena holds it all; the caller may let go of the store
     cdef PairSurvey survey
     cdef int done
     cdef uint32_t[:, ::1] pairs = np.empty((BATCH, 2), np.uint32)
@@ -400,21 +408,22 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, shares=SHARES):
     cdef int stage = 0
     cdef count_t floor = max(1, min_frequency)
     nothing = np.empty((0, 2), np.uint32), np.empty(0, np.int64)
+    yield nothing
     while left:
         merger.index.clear()
         merger.n_heap = 0
-        done = 0
+        done = merger.next_id == 256
         while not done:
             with nogil:
                 done = merger.arena.compact(SCAN, merger.next_id)
             yield nothing
-        survey = PairSurvey(merger.arena)
+        survey = PairSurvey(merger.arena, merger.next_id)
         done = 0
         while not done:
             with nogil:
                 done = survey.count(SCAN)
             yield nothing
-        merger.threshold = max(<count_t> (survey.highest() * shares[min(stage, len(shares) - 1)]), floor)
+        merger.threshold = max(int(survey.highest() * shares[min(stage, len(shares) - 1)]), floor)
         if survey.highest() < merger.threshold:
             return
         survey.watch(merger.index, merger.threshold)

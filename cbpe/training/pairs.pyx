@@ -4,10 +4,11 @@ In: a store's chunks with their counts. Out: for each pair of neighbouring token
 ascending list of its occurrences, which merges.pyx consumes.
 
 The arena. Every byte of every distinct chunk is a cell, in order of first appearance, with a separator cell between
-chunks; a cell carries a token's id and, beside it, its chunk's weight, so that an occurrence touches one cache line. A
-token's position is its first cell, and it writes its id into its first and its last cell: the next token begins span
-cells on, the previous one's id is in the cell before. One array is thus a doubly linked list, and since positions never
-move while pairs are listed, "occurs first" is "has the lower position" (minbpe's rule for ties).
+chunks. A cell is one word: a token's id below, its chunk's weight above, so that an occurrence touches one cache line; the
+few weights that do not fit are looked up. A token's position is its first cell, and it writes its id into its first and
+its last cell: the next token begins span cells on, the previous one's id is in the cell before. One array is thus a
+doubly linked list, and since positions never move while pairs are listed, "occurs first" is "has the lower position"
+(minbpe's rule for ties).
 
 Stages. A pair is born with its final set of occurrences and its count only falls, and so does the highest count from
 merge to merge. So a pair born with a count below a threshold cannot win while the highest count is at or above it, and
@@ -17,6 +18,7 @@ are counted afresh, and those that reach a lower threshold are listed. Order is 
 of mixed text 99 % of all pairs never reach a threshold.
 """
 
+cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
@@ -36,45 +38,57 @@ from cbpe.errors import CorpusTooLargeError
 cdef extern from "platform.h" nogil:
     void cbpe_advise_huge(void *memory, size_t bytes)
 
+cdef inline uint64_t largest_weight(int id_bits) noexcept nogil:
+    """The largest weight that fits into a cell above the id; 0 there stands for a weight that does not."""
+    return (<uint64_t> 1 << (32 - id_bits)) - 1
+
+
 MAX_CELLS = 0xFFFFFFF0          # positions are 32 bits wide
 
 
+@cython.final
 cdef class Arena:
     """The distinct chunks as cells. See the top of this file.
 
-    counts: uint64[n], offsets: uint64[n + 1] into data, both contiguous; data: the chunks' bytes end to end.
-    Chunks of one byte hold no pair and are left out. Raises CorpusTooLargeError beyond MAX_CELLS, MemoryError.
+    counts: uint64[n], offsets: uint64[n + 1] into data, both contiguous; data: the chunks' bytes end to end; num_merges: how
+    many ids beyond the bytes' there may be, at most 2**30. Chunks of one byte hold no pair and are left out.
+    Raises CorpusTooLargeError beyond MAX_CELLS, MemoryError.
     """
 
-    def __cinit__(self, const uint64_t[::1] counts, const uint64_t[::1] offsets, const uint8_t[::1] data):
-        cdef uint64_t i, length, n_cells = 1, n_heavy = 0, most = 0
+    def __cinit__(self, const uint64_t[::1] counts, const uint64_t[::1] offsets, const uint8_t[::1] data, num_merges):
+        cdef uint64_t i, length, n_cells = 1, n_heavy = 0, most
         self.cells = NULL
         self.span = NULL
         self.heavy = NULL
-        self.n_spans = 0
-        self.read_at = 0
-        self.write_at = 0
+        self.n_spans = self.n_heavy = 0
+        self.read_at = self.write_at = self.heavy_at = self.heavy_to = 0
         for i in range(<uint64_t> counts.shape[0]):
             length = offsets[i + 1] - offsets[i]
             if length > 1:
                 n_cells += length + 1
-                n_heavy += counts[i] >= HEAVY
-                most = max(most, counts[i])
         if n_cells > <uint64_t> MAX_CELLS:
             raise CorpusTooLargeError(
-                f"the distinct chunks need {n_cells:,} cells (one a byte and one a chunk); at most {MAX_CELLS:,} can be numbered"
+                f"the distinct chunks need {n_cells:,} cells (one a byte and one a chunk); {MAX_CELLS:,} can be numbered"
             )
+        # one more bit tells tokens from none
+        self.id_bits = int(256 + num_merges).bit_length() + 1
+        self.id_mask = <uint32_t> ((<uint64_t> 1 << self.id_bits) - 1)
+        self.no_token = <uint32_t> 1 << (self.id_bits - 1)
+        most = largest_weight(self.id_bits)
+        for i in range(<uint64_t> counts.shape[0]):
+            n_heavy += counts[i] > most and offsets[i + 1] - offsets[i] > 1
         self.n_cells = n_cells
-        self.stride = 1 if most <= 1 else 2
-        self.cells = <uint32_t *> malloc(n_cells * self.stride * sizeof(uint32_t))
-        self.heavy = <count_t *> malloc((n_heavy + 1) * sizeof(count_t))
+        self.cells = <uint32_t *> malloc(n_cells * sizeof(uint32_t))
+        self.heavy = <HeavyChunk *> malloc((n_heavy + 1) * sizeof(HeavyChunk))
         if self.cells == NULL or self.heavy == NULL:
-            raise MemoryError(f"training needs {n_cells * self.stride * 4:,} bytes for {n_cells:,} cells")
-        cbpe_advise_huge(self.cells, n_cells * self.stride * sizeof(uint32_t))
+            raise MemoryError(f"training needs {n_cells * sizeof(uint32_t):,} bytes for {n_cells:,} cells")
+        cbpe_advise_huge(self.cells, n_cells * sizeof(uint32_t))
         self.reserve_ids(256)
-        with nogil:
-            self._lay(&counts[0] if counts.shape[0] else NULL, &offsets[0], &data[0] if data.shape[0] else NULL,
-                      <uint64_t> counts.shape[0])
+        if counts.shape[0]:
+            with nogil:
+                self._lay(&counts[0], &offsets[0], &data[0], <uint64_t> counts.shape[0])
+        else:
+            self.cells[0] = self.id_mask
 
     def __dealloc__(self):
         free(self.cells)
@@ -83,26 +97,36 @@ cdef class Arena:
 
     cdef void _lay(self, const uint64_t *counts, const uint64_t *offsets, const uint8_t *data, uint64_t n) noexcept nogil:
         """Writes separator, chunk, separator, chunk, ..., separator."""
-        cdef uint32_t *cell = self.cells
-        cdef uint64_t i, at, n_heavy = 0
+        cdef uint32_t *cells = self.cells
+        cdef uint64_t i, at, to = 1, most = largest_weight(self.id_bits)
         cdef uint32_t weight
-        cell[0] = SEPARATOR
-        cell += self.stride
+        cells[0] = self.id_mask
         for i in range(n):
             if offsets[i + 1] - offsets[i] < 2:
                 continue
-            weight = <uint32_t> counts[i]
-            if counts[i] >= HEAVY:
-                weight = <uint32_t> (HEAVY | n_heavy)
-                self.heavy[n_heavy] = <count_t> counts[i]
-                n_heavy += 1
+            if counts[i] <= most:
+                weight = <uint32_t> counts[i] << self.id_bits
+            else:
+                weight = 0
+                self.heavy[self.n_heavy].start = to
+                self.heavy[self.n_heavy].weight = <count_t> counts[i]
+                self.n_heavy += 1
             for at in range(offsets[i], offsets[i + 1]):
-                cell[0] = data[at]
-                if self.stride == 2:
-                    cell[1] = weight
-                cell += self.stride
-            cell[0] = SEPARATOR
-            cell += self.stride
+                cells[to] = weight | data[at]
+                to += 1
+            cells[to] = self.id_mask
+            to += 1
+
+    cdef count_t heavy_weight(self, uint64_t position) noexcept nogil:
+        """The weight of the heavy chunk that holds this position: the last one that begins at or before it."""
+        cdef uint64_t low = 0, high = self.n_heavy, middle
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.heavy[middle].start <= position:
+                low = middle
+            else:
+                high = middle
+        return self.heavy[low].weight
 
     cdef int reserve_ids(self, uint64_t n_ids) except -1 nogil:
         """Makes span hold ids below n_ids; new entries are 1, as a byte's."""
@@ -119,51 +143,54 @@ cdef class Arena:
             self.n_spans = n_ids
         return 0
 
-    cdef int compact(self, uint64_t budget, id_t n_ids) except -1 nogil:
+    cdef int compact(self, uint64_t budget, id_t n_ids) noexcept nogil:
         """Moves tokens together, one cell each, and drops chunks of one token; returns 1 when the whole arena is done.
 
-        At most about budget cells are read in one call, so that the caller can look around between calls. The arena is
-        unusable until the last call has returned. n_ids: ids in use; all of them span one cell afterwards.
+        About budget cells are read in one call, so that the caller can look around between calls. The arena is unusable
+        until the last call has returned. n_ids: ids in use; all of them span one cell afterwards.
         """
         cdef uint32_t *cells = self.cells
-        cdef int stride = self.stride
-        cdef uint64_t read = self.read_at, write = self.write_at, start = self.write_at
+        cdef uint32_t id_mask = self.id_mask
+        cdef uint64_t read = self.read_at, write = self.write_at, start
         cdef uint64_t stop = min(read + budget, self.n_cells)
-        cdef uint32_t symbol
-        cdef uint32_t *smaller
+        cdef id_t token
+        cdef bint is_heavy
+        cdef void *smaller
         while read < stop:
             # read is at a separator: copy it and the chunk behind it, then look at how many tokens that was
-            cells[write * stride] = SEPARATOR
-            start = write
-            write += 1
+            cells[write] = id_mask
+            start = write + 1
+            write = start
             read += 1
-            while read < self.n_cells:
-                symbol = cells[read * stride]
-                if symbol == <uint32_t> SEPARATOR:
-                    break
-                cells[write * stride] = symbol
-                if stride == 2:
-                    cells[write * 2 + 1] = cells[read * 2 + 1]
+            is_heavy = self.heavy_at < self.n_heavy and self.heavy[self.heavy_at].start == read
+            while read < self.n_cells and not (cells[read] & self.no_token):
+                token = cells[read] & id_mask
+                cells[write] = cells[read]
                 write += 1
-                read += self.span[symbol]
-            if write - start == 2:
-                write = start
+                read += self.span[token]
+            if is_heavy:
+                self.heavy[self.heavy_to].start = start
+                self.heavy[self.heavy_to].weight = self.heavy[self.heavy_at].weight
+                self.heavy_at += 1
+                self.heavy_to += write - start > 1
+            if write - start == 1:
+                write = start - 1
         self.read_at = read
         self.write_at = write
         if read < self.n_cells:
             return 0
         self.n_cells = write
-        self.read_at = 0
-        self.write_at = 0
-        smaller = <uint32_t *> realloc(cells, write * stride * sizeof(uint32_t))
+        self.n_heavy = self.heavy_to
+        self.read_at = self.write_at = self.heavy_at = self.heavy_to = 0
+        smaller = realloc(cells, write * sizeof(uint32_t))
         if smaller != NULL:
-            self.cells = smaller
-        memset(self.span, 0, n_ids * sizeof(uint32_t))
-        for symbol in range(n_ids):
-            self.span[symbol] = 1
+            self.cells = <uint32_t *> smaller
+        for token in range(n_ids):
+            self.span[token] = 1
         return 1
 
 
+@cython.final
 cdef class PairIndex:
     """The pairs that are watched, by slot, and the table that finds a pair's slot."""
 
@@ -181,8 +208,8 @@ cdef class PairIndex:
         free(self.pairs)
         pairtable_free(&self.table)
 
-    cdef uint32_t add(self, id_t left, id_t right, count_t count, uint32_t n_occurrences) except? 0xFFFFFFFF nogil:
-        """Adds a pair that is not there yet, with room for its occurrences, none of them written; returns its slot."""
+    cdef int add(self, id_t left, id_t right, count_t count, uint32_t n_occurrences) except -1 nogil:
+        """Adds a pair that is not there yet in the next slot, with room for its occurrences, none of them written."""
         cdef Pair *pair
         cdef Pair *larger
         if self.n_pairs == self.capacity:
@@ -204,7 +231,7 @@ cdef class PairIndex:
                 raise MemoryError(f"no memory for {n_occurrences:,} occurrences of a pair")
         self.n_pairs += 1
         pairtable_insert(&self.table, pair_key(left, right), self.n_pairs - 1)
-        return self.n_pairs - 1
+        return 0
 
     cdef void release_occurrences(self, uint32_t slot) noexcept nogil:
         free(self.pairs[slot].occurrences)
@@ -222,28 +249,44 @@ cdef class PairIndex:
             self.table.used = 0
 
 
+@cython.final
 cdef class PairSurvey:
-    """Counts all pairs of a compacted arena, then lists the occurrences of those that reach a threshold.
+    """Counts all pairs of an arena whose tokens are one cell each, then lists the occurrences of the pairs worth watching.
 
-    survey = PairSurvey(arena); survey.count(...) in steps up to the arena's end; survey.watch(index, threshold); survey.list(index, ...)
+    In this order: count(budget) until it returns 1, highest(), watch(index, threshold), list(index, budget) until it
+    returns 1. n_ids: ids in use.
     """
 
-    def __cinit__(self, Arena arena):
+    def __cinit__(self, Arena arena, id_t n_ids):
         self.arena = arena
+        self.of_bytes = n_ids == 256
         self.n_sums = 0
         self.capacity = 1 << 16
         self.at = 0
+        self.slots = NULL
         self.table.entries = NULL
         self.sums = <PairSum *> malloc(self.capacity * sizeof(PairSum))
         if self.sums == NULL:
             raise MemoryError
-        pairtable_init(&self.table, self.capacity)
+        if self.of_bytes:
+            while self.n_sums < 1 << 16:
+                self._clear_sum(pair_key(self.n_sums >> 8, self.n_sums & 255))
+        else:
+            pairtable_init(&self.table, self.capacity)
 
     def __dealloc__(self):
         free(self.sums)
+        free(self.slots)
         pairtable_free(&self.table)
 
-    cdef uint32_t _new_sum(self, pair_key_t key) except? 0xFFFFFFFF nogil:
+    cdef void _clear_sum(self, pair_key_t key) noexcept nogil:
+        """Makes the next sum that of a pair, at nothing."""
+        self.sums[self.n_sums].key = key
+        self.sums[self.n_sums].count = 0
+        self.sums[self.n_sums].n_occurrences = 0
+        self.n_sums += 1
+
+    cdef int _new_sum(self, pair_key_t key) except -1 nogil:
         cdef PairSum *larger
         if self.n_sums == self.capacity:
             larger = <PairSum *> realloc(self.sums, 2 * <size_t> self.capacity * sizeof(PairSum))
@@ -252,33 +295,38 @@ cdef class PairSurvey:
                     raise MemoryError(f"no memory to count {2 * self.capacity:,} pairs")
             self.sums = larger
             self.capacity *= 2
-        self.sums[self.n_sums].key = key
-        self.sums[self.n_sums].count = 0
-        self.sums[self.n_sums].n_occurrences = 0
-        self.n_sums += 1
+        self._clear_sum(key)
         pairtable_insert(&self.table, key, self.n_sums - 1)
-        return self.n_sums - 1
+        return 0
 
     cdef int count(self, uint64_t budget) except -1 nogil:
         """Counts the pairs of the next budget cells; returns 1 at the arena's end."""
         cdef const uint32_t *cells = self.arena.cells
-        cdef int stride = self.arena.stride
-        cdef bint weighted = stride == 2
+        cdef uint32_t id_mask = self.arena.id_mask, no_token = self.arena.no_token
+        cdef int id_bits = self.arena.id_bits
         cdef uint64_t stop = min(self.at + budget, self.arena.n_cells - 1), i
         cdef uint32_t left, right, slot
-        cdef pair_key_t key
-        right = cells[self.at * stride]
+        cdef count_t weight
+        cdef PairSum *sum
+        right = cells[self.at]
         for i in range(self.at, stop):
             left = right
-            right = cells[(i + 1) * stride]
-            if (left | right) & <uint32_t> NO_TOKEN:
+            right = cells[i + 1]
+            if (left | right) & no_token:
                 continue
-            key = pair_key(left, right)
-            slot = pairtable_find(&self.table, key)
-            if slot == <uint32_t> NO_SLOT:
-                slot = self._new_sum(key)
-            self.sums[slot].count += weight_of(cells + i * stride, self.arena.heavy, weighted)
-            self.sums[slot].n_occurrences += 1
+            if self.of_bytes:
+                slot = (left & 255) << 8 | (right & 255)
+            else:
+                slot = pairtable_find(&self.table, pair_key(left & id_mask, right & id_mask))
+                if slot == <uint32_t> NO_SLOT:
+                    self._new_sum(pair_key(left & id_mask, right & id_mask))
+                    slot = self.n_sums - 1
+            weight = left >> id_bits
+            if weight == 0:
+                weight = self.arena.heavy_weight(i)
+            sum = &self.sums[slot]
+            sum.count += weight
+            sum.n_occurrences += 1
         self.at = stop
         if stop < self.arena.n_cells - 1:
             return 0
@@ -294,12 +342,20 @@ cdef class PairSurvey:
         return highest
 
     cdef int watch(self, PairIndex index, count_t threshold) except -1 nogil:
-        """Adds the pairs that reach the threshold to the index, and forgets all others."""
+        """Adds the pairs that reach the threshold to the index, and forgets all sums."""
         cdef uint32_t i
+        if self.of_bytes:
+            self.slots = <uint32_t *> malloc(sizeof(uint32_t) << 16)
+            if self.slots == NULL:
+                with gil:
+                    raise MemoryError
+            memset(self.slots, 0xFF, sizeof(uint32_t) << 16)
         for i in range(self.n_sums):
             if self.sums[i].count >= threshold:
                 index.add(<id_t> (self.sums[i].key >> 32), <id_t> self.sums[i].key, self.sums[i].count,
                           self.sums[i].n_occurrences)
+                if self.of_bytes:
+                    self.slots[i] = index.n_pairs - 1
         free(self.sums)
         self.sums = NULL
         pairtable_free(&self.table)
@@ -308,17 +364,20 @@ cdef class PairSurvey:
     cdef int list(self, PairIndex index, uint64_t budget) noexcept nogil:
         """Writes the occurrences of the watched pairs in the next budget cells; returns 1 at the arena's end."""
         cdef const uint32_t *cells = self.arena.cells
-        cdef int stride = self.arena.stride
+        cdef uint32_t id_mask = self.arena.id_mask, no_token = self.arena.no_token
         cdef uint64_t stop = min(self.at + budget, self.arena.n_cells - 1), i
         cdef uint32_t left, right, slot
         cdef Pair *pair
-        right = cells[self.at * stride]
+        right = cells[self.at]
         for i in range(self.at, stop):
             left = right
-            right = cells[(i + 1) * stride]
-            if (left | right) & <uint32_t> NO_TOKEN:
+            right = cells[i + 1]
+            if (left | right) & no_token:
                 continue
-            slot = pairtable_find(&index.table, pair_key(left, right))
+            if self.of_bytes:
+                slot = self.slots[(left & 255) << 8 | (right & 255)]
+            else:
+                slot = pairtable_find(&index.table, pair_key(left & id_mask, right & id_mask))
             if slot != <uint32_t> NO_SLOT:
                 pair = &index.pairs[slot]
                 pair.occurrences[pair.n_occurrences] = <uint32_t> i

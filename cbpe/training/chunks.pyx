@@ -1,0 +1,434 @@
+"""From text to distinct chunks: splits blocks of text, and counts each distinct chunk and remembers where it was seen first.
+
+In: stretches of text with their place in the corpus, from corpus.py. Out: the distinct chunks in order of first appearance,
+which is all that training needs to know of a corpus (duplicates keep ties: the first occurrence of a pair has the same
+rank among the distinct chunks as in the whole text).
+
+Nearly all the time goes into waiting for memory: a gigabyte of mixed text has millions of distinct chunks. So a slot
+of the table is half a cache line and holds everything: a chunk of up to 15 bytes itself, its count, its place. Chunks are
+taken 64 at a time: all keys and hashes first, each one's slot prefetched, then the look-ups. A longer chunk is keyed by
+a 64-bit hash, and its bytes, kept aside, are compared when the hash is found.
+
+A chunk's home slot is the top bits of its hash. The table's order is therefore the order of hashes whatever its size, and
+to grow it, or to add one thread's table to another's, is one pass through both in step, without a cache miss.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+import numpy as np
+
+cimport cython
+
+from cbpe.splitting.split cimport PAD, Splitter, check_utf8, incomplete_tail, replace_utf8, settled
+
+from cbpe.errors import CorpusTooLargeError
+
+cdef extern from "platform.h" nogil:
+    void cbpe_prefetch(const void *address)
+    void cbpe_advise_huge(void *memory, size_t bytes)
+    uint64_t cbpe_load64(const uint8_t *bytes)
+    void cbpe_store64(uint8_t *bytes, uint64_t word)
+
+cdef enum:
+    INLINE = 15                 # the longest chunk that a slot holds itself
+    LONG = 255                  # the length byte of a slot whose chunk is kept aside
+    BATCH = 64                  # chunks whose slots are fetched together
+    BLOCK = 1 << 17             # bytes split at once: text, ends and the splitter's tables stay in the second-level cache
+    MAX_TEXT = 0xFFFFFF00       # chunk ends are 32 bits wide
+
+
+cdef struct Slot:
+    uint64_t head               # the chunk's bytes 0 to 7; of a long one, its hash
+    uint64_t tail               # bytes 8 to 14, and in the top byte the length; of a long one, LONG and where it is kept
+    uint64_t place              # where the chunk was seen first
+    uint64_t count              # 0: the slot is empty
+
+
+cdef uint64_t HEAD_MASK[INLINE + 1]
+cdef uint64_t TAIL_MASK[INLINE + 1]
+
+
+cdef void _fill_masks() noexcept:
+    cdef int length
+    for length in range(INLINE + 1):
+        HEAD_MASK[length] = ~(<uint64_t> 0) if length >= 8 else (<uint64_t> 1 << 8 * length) - 1
+        TAIL_MASK[length] = 0 if length <= 8 else (<uint64_t> 1 << 8 * (length - 8)) - 1
+
+
+_fill_masks()
+
+
+cdef inline uint64_t hash_words(uint64_t head, uint64_t tail) noexcept nogil:
+    cdef uint64_t h = head * <uint64_t> 0x9E3779B97F4A7C15
+    h = (h ^ (h >> 32) ^ tail) * <uint64_t> 0xC2B2AE3D27D4EB4F
+    return (h ^ (h >> 29)) * <uint64_t> 0x9E3779B97F4A7C15
+
+
+cdef inline uint64_t hash_bytes(const uint8_t *chunk, size_t length) noexcept nogil:
+    """Eight bytes at a time; the last eight overlap the ones before. length > 15."""
+    cdef uint64_t h = length
+    cdef size_t i = 0
+    while i + 8 < length:
+        h = hash_words(h, cbpe_load64(chunk + i))
+        i += 8
+    return hash_words(h, cbpe_load64(chunk + length - 8))
+
+
+cdef inline uint64_t hash_slot(const Slot *slot) noexcept nogil:
+    if slot.tail >> 56 == LONG:
+        return hash_words(slot.head, <uint64_t> LONG << 56)
+    return hash_words(slot.head, slot.tail)
+
+
+@cython.final
+cdef class ChunkCounter:
+    """The distinct chunks seen so far, their counts and places. One thread counts into one counter at a time.
+
+    counter.count(...) any number of times; counter.absorb(other) to add another's; counter.result() at the end.
+    """
+    cdef Slot *slots
+    cdef uint64_t n_slots, n_used
+    cdef int shift              # 64 - log2(n_slots)
+    cdef uint8_t *kept          # the long chunks, each as its length (8 bytes) and its bytes
+    cdef uint64_t n_kept, kept_capacity
+    cdef uint32_t *ends
+    cdef uint64_t n_ends
+    cdef Splitter splitter
+
+    def __cinit__(self, Splitter splitter):
+        self.splitter = splitter
+        self.kept = NULL
+        self.n_kept = self.kept_capacity = 0
+        self.ends = NULL
+        self.n_ends = 0
+        self.n_used = 0
+        self.n_slots = 1 << 10
+        self.shift = 64 - 10
+        self.slots = <Slot *> calloc(self.n_slots, sizeof(Slot))
+        if self.slots == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.slots)
+        free(self.kept)
+        free(self.ends)
+
+    def __len__(self):
+        return self.n_used
+
+    # ---- counting
+
+    def count(self, const uint8_t[::1] text, uint64_t size, uint64_t limit, bint is_last, uint64_t place, bint strict):
+        """Counts the chunks of a stretch of text; returns how many of its bytes are done with.
+
+        text: at least size + PAD bytes, of which size are the stretch. is_last: the text it comes from ends after limit
+        bytes, and what stands behind limit is there to be looked at only (the splitter must see what follows a cut).
+        Otherwise limit is size, the text goes on, and what is not settled is left for the next call; 0 means that the
+        stretch is too short to settle anything. place: of the first byte, in the numbering by which first appearances are
+        compared. Returns -2 - offset if strict and the byte at offset is not UTF-8; if not strict, counts what
+        bytes.decode("utf-8", "replace") would give.
+        """
+        cdef const uint8_t *start = &text[0]
+        cdef int64_t done, valid
+        if size + PAD > <uint64_t> text.shape[0]:
+            raise ValueError("the text is not padded")
+        if size > MAX_TEXT:
+            raise CorpusTooLargeError(
+                f"a stretch of {size:,} bytes without a place to cut it: at most {MAX_TEXT:,} can be numbered"
+            )
+        if not is_last:
+            size -= incomplete_tail(start, size)
+            limit = size
+        elif size > limit:
+            size -= min(incomplete_tail(start, size), size - limit)
+        if self.splitter.native != NULL and strict:
+            with nogil:
+                return self._count_native(start, size, limit, is_last, place, NULL)
+        with nogil:
+            valid = check_utf8(start, size)
+        if valid < <int64_t> size and strict:
+            return -2 - valid
+        if self.splitter.native == NULL:
+            if not is_last or limit != size:
+                raise ValueError(f"the pattern {self.splitter.pattern!r} needs a text whole")
+            return self._count_whole(text, size, valid == <int64_t> size, place)
+        with nogil:
+            if valid == <int64_t> size:
+                done = self._count_native(start, size, limit, is_last, place, NULL)
+            else:
+                done = self._count_mended(start, size, limit, is_last, place)
+        return done
+
+    cdef int64_t _count_native(self, const uint8_t *text, uint64_t size, uint64_t limit, bint is_last, uint64_t place,
+                               const uint32_t *origin) except -1 nogil:
+        """Splits and counts block by block; arguments and result as count's. origin: as _add's."""
+        cdef uint64_t at = 0, block = BLOCK, n
+        cdef int64_t n_chunks
+        while at < limit:
+            n = min(block, size - at)
+            if at + n < size:
+                n -= incomplete_tail(text + at, n)
+            self._reserve_ends(n + PAD)
+            n_chunks = self.splitter.native(text + at, n, self.ends)
+            if n_chunks < 0:
+                return n_chunks - <int64_t> at - 1
+            if at + n < size or not is_last:
+                n_chunks = <int64_t> settled(text + at, n, self.ends, <size_t> n_chunks)
+            while n_chunks and at + self.ends[n_chunks - 1] > limit:
+                n_chunks -= 1
+            if n_chunks:
+                self._add(text + at, self.ends, <uint64_t> n_chunks, place + (0 if origin != NULL else at),
+                          origin + at if origin != NULL else NULL)
+                at += self.ends[n_chunks - 1]
+                block = BLOCK
+            elif at + n < size:
+                block *= 2              # a chunk larger than the block
+            else:
+                break
+        return <int64_t> at
+
+    cdef int64_t _count_mended(self, const uint8_t *text, uint64_t size, uint64_t limit, bint is_last,
+                               uint64_t place) except -1 nogil:
+        """_count_native for text that is not UTF-8: what is wrong is replaced first; offsets stay those of the text."""
+        cdef uint8_t *mended = <uint8_t *> malloc(3 * size + PAD)
+        cdef uint32_t *origin = <uint32_t *> malloc((3 * size + 1) * sizeof(uint32_t))
+        cdef uint64_t n, mended_limit = 0
+        cdef int64_t done
+        try:
+            if mended == NULL or origin == NULL:
+                with gil:
+                    raise MemoryError(f"no memory to mend {size:,} bytes that are not UTF-8")
+            n = replace_utf8(text, size, mended, origin)
+            origin[n] = <uint32_t> size
+            while mended_limit < n and origin[mended_limit] < limit:
+                mended_limit += 1
+            done = self._count_native(mended, n, mended_limit, is_last, place, origin)
+            return origin[done]
+        finally:
+            free(mended)
+            free(origin)
+
+    def _count_whole(self, const uint8_t[::1] text, uint64_t size, bint valid, uint64_t place):
+        """count for the splitters that work in Python or take a whole text as one chunk."""
+        cdef const uint8_t[::1] kept
+        cdef const uint32_t[::1] ends
+        if self.splitter.kind == "whole" and valid:
+            kept, ends = text, np.array([size] if size else [], np.uint32)
+        else:
+            whole = bytes(text[:size])
+            whole, ends = self.splitter.spans(whole if valid else whole.decode("utf-8", "replace").encode())
+            kept = whole + bytes(PAD)
+        if ends.shape[0]:
+            with nogil:
+                self._add(&kept[0], &ends[0], ends.shape[0], place, NULL)
+        return <int64_t> size
+
+    cdef int _add(self, const uint8_t *text, const uint32_t *ends, uint64_t n_chunks, uint64_t place,
+                  const uint32_t *origin) except -1 nogil:
+        """Counts the chunks that end at ends. place: of text[0], or, with origin, what to add to origin[start].
+
+        INLINE + 1 bytes behind a short chunk's first byte are read, whatever its length.
+        """
+        cdef uint64_t head[BATCH]
+        cdef uint64_t tail[BATCH]
+        cdef uint64_t home[BATCH]
+        cdef uint64_t begin = 0, first, length, at
+        cdef const uint8_t *chunk
+        cdef uint64_t batch, i
+        for first in range(0, n_chunks, BATCH):
+            batch = min(<uint64_t> BATCH, n_chunks - first)
+            if (self.n_used + BATCH) * 5 > self.n_slots * 3:
+                self._grow()
+            at = begin
+            for i in range(batch):
+                length = ends[first + i] - at
+                chunk = text + at
+                at += length
+                if length <= INLINE:
+                    head[i] = cbpe_load64(chunk) & HEAD_MASK[length]
+                    tail[i] = (cbpe_load64(chunk + 8) & TAIL_MASK[length]) | length << 56
+                else:
+                    head[i] = hash_bytes(chunk, length)
+                    tail[i] = <uint64_t> LONG << 56
+                home[i] = hash_words(head[i], tail[i]) >> self.shift
+                cbpe_prefetch(self.slots + home[i])
+            for i in range(batch):
+                at = ends[first + i]
+                self._add_one(head[i], tail[i], home[i], text + begin, at - begin, 1,
+                              place + (begin if origin == NULL else origin[begin]))
+                begin = at
+        return 0
+
+    cdef inline int _add_one(self, uint64_t head, uint64_t tail, uint64_t home, const uint8_t *chunk, uint64_t length,
+                             uint64_t count, uint64_t place) except -1 nogil:
+        """Adds count to the chunk's slot, or takes an empty slot for it. home: where its slot is, or the ones before are taken."""
+        cdef uint64_t i = home
+        cdef Slot *slot = self.slots + i
+        while slot.count:
+            if slot.head == head and (
+                    slot.tail == tail if tail >> 56 != LONG else self._is_kept(slot.tail, chunk, length)):
+                slot.count += count
+                if place < slot.place:
+                    slot.place = place
+                return 0
+            i = (i + 1) & (self.n_slots - 1)
+            slot = self.slots + i
+        slot.head = head
+        slot.tail = tail if tail >> 56 != LONG else tail | self._keep(chunk, length)
+        slot.place = place
+        slot.count = count
+        self.n_used += 1
+        return 0
+
+    # ---- long chunks
+
+    cdef inline uint64_t _length(self, const Slot *slot) noexcept nogil:
+        cdef uint64_t length = slot.tail >> 56
+        if length == LONG:
+            length = cbpe_load64(self.kept + (slot.tail & (<uint64_t> 1 << 56) - 1))
+        return length
+
+    cdef bint _is_kept(self, uint64_t tail, const uint8_t *chunk, uint64_t length) noexcept nogil:
+        """Whether the chunk is the one that a slot with this tail stands for."""
+        cdef const uint8_t *kept = self.kept + (tail & (<uint64_t> 1 << 56) - 1)
+        return tail >> 56 == LONG and cbpe_load64(kept) == length and memcmp(kept + 8, chunk, length) == 0
+
+    cdef uint64_t _keep(self, const uint8_t *chunk, uint64_t length) except? 0xFFFFFFFFFFFFFFFF nogil:
+        """Keeps a copy of a long chunk; returns where."""
+        cdef uint64_t where = self.n_kept, capacity
+        cdef uint8_t *larger
+        if where + 8 + length > self.kept_capacity:
+            capacity = max(self.kept_capacity + self.kept_capacity // 2, where + 8 + length)
+            larger = <uint8_t *> realloc(self.kept, capacity)
+            if larger == NULL:
+                with gil:
+                    raise MemoryError(f"no memory for {capacity:,} bytes of chunks")
+            self.kept = larger
+            self.kept_capacity = capacity
+        cbpe_store64(self.kept + where, length)
+        memcpy(self.kept + where + 8, chunk, length)
+        self.n_kept = where + 8 + length
+        return where
+
+    # ---- memory
+
+    cdef int _reserve_ends(self, uint64_t n) except -1 nogil:
+        if n > self.n_ends:
+            free(self.ends)
+            self.n_ends = 0
+            self.ends = <uint32_t *> malloc(n * sizeof(uint32_t))
+            if self.ends == NULL:
+                with gil:
+                    raise MemoryError(f"no memory for the ends of the chunks in {n:,} bytes")
+            self.n_ends = n
+        return 0
+
+    cdef int _grow(self) except -1 nogil:
+        """Doubles the table. Slots keep their order, so both tables are walked once from front to back."""
+        cdef uint64_t n_slots = 2 * self.n_slots, i, j
+        cdef int shift = self.shift - 1
+        cdef Slot *slots = <Slot *> calloc(n_slots, sizeof(Slot))
+        if slots == NULL:
+            with gil:
+                raise MemoryError(f"no memory for a table of {n_slots * sizeof(Slot):,} bytes for {self.n_used:,} distinct chunks")
+        cbpe_advise_huge(slots, n_slots * sizeof(Slot))
+        for i in range(self.n_slots):
+            if self.slots[i].count:
+                j = hash_slot(self.slots + i) >> shift
+                while slots[j].count:
+                    j = (j + 1) & (n_slots - 1)
+                slots[j] = self.slots[i]
+        free(self.slots)
+        self.slots = slots
+        self.n_slots = n_slots
+        self.shift = shift
+        return 0
+
+    # ---- results
+
+    def absorb(self, ChunkCounter other):
+        """Adds what another counter has counted; the other is not changed."""
+        cdef Slot *slot
+        cdef const uint8_t *chunk
+        cdef uint64_t i, tail
+        with nogil:
+            for i in range(other.n_slots):
+                slot = other.slots + i
+                if slot.count == 0:
+                    continue
+                if (self.n_used + 1) * 5 > self.n_slots * 3:
+                    self._grow()
+                tail = slot.tail
+                chunk = NULL
+                if tail >> 56 == LONG:
+                    chunk = other.kept + (tail & (<uint64_t> 1 << 56) - 1) + 8
+                    tail = <uint64_t> LONG << 56
+                self._add_one(slot.head, tail, hash_words(slot.head, tail) >> self.shift, chunk, other._length(slot),
+                              slot.count, slot.place)
+
+    def add_counted(self, const uint64_t[::1] counts, const uint64_t[::1] places, const uint64_t[::1] offsets,
+                    const uint8_t[::1] data, uint64_t shift):
+        """Adds chunks that were counted before; shapes as result's. shift is added to each place."""
+        cdef uint8_t short_chunk[16]
+        cdef uint64_t i, length, head, tail
+        cdef const uint8_t *chunk
+        with nogil:
+            for i in range(<uint64_t> counts.shape[0]):
+                if (self.n_used + 1) * 5 > self.n_slots * 3:
+                    self._grow()
+                chunk = &data[offsets[i]]
+                length = offsets[i + 1] - offsets[i]
+                if length <= INLINE:
+                    memset(short_chunk, 0, 16)
+                    memcpy(short_chunk, chunk, length)
+                    head = cbpe_load64(short_chunk)
+                    tail = cbpe_load64(short_chunk + 8) | length << 56
+                else:
+                    head = hash_bytes(chunk, length)
+                    tail = <uint64_t> LONG << 56
+                self._add_one(head, tail, hash_words(head, tail) >> self.shift, chunk, length, counts[i], places[i] + shift)
+
+    def result(self):
+        """The chunks in order of their places: counts uint64[n], places uint64[n], offsets uint64[n + 1], data uint8[...]."""
+        cdef uint64_t[::1] places = np.empty(self.n_used, np.uint64)
+        cdef uint64_t[::1] used = np.empty(self.n_used, np.uint64)
+        cdef uint64_t[::1] counts = np.empty(self.n_used, np.uint64)
+        cdef uint64_t[::1] offsets = np.zeros(self.n_used + 1, np.uint64)
+        cdef uint64_t n = 0, i, total = 0
+        cdef int64_t[::1] order
+        cdef uint8_t[::1] data
+        cdef Slot *slot
+        with nogil:
+            for i in range(self.n_slots):
+                if self.slots[i].count:
+                    places[n] = self.slots[i].place
+                    used[n] = i
+                    total += self._length(self.slots + i)
+                    n += 1
+        order = np.argsort(places)
+        data = np.empty(total, np.uint8)
+        with nogil:
+            total = 0
+            for i in range(n):
+                if i + 16 < n:
+                    cbpe_prefetch(self.slots + used[order[i + 16]])
+                slot = self.slots + used[order[i]]
+                counts[i] = slot.count
+                places[i] = slot.place
+                total += self._copy_chunk(slot, &data[total])
+                offsets[i + 1] = total
+        return np.asarray(counts), np.asarray(places), np.asarray(offsets), np.asarray(data)
+
+    cdef uint64_t _copy_chunk(self, const Slot *slot, uint8_t *out) noexcept nogil:
+        """Writes a slot's chunk to out; returns its length."""
+        cdef uint64_t length = self._length(slot)
+        cdef uint8_t words[16]
+        if slot.tail >> 56 == LONG:
+            memcpy(out, self.kept + (slot.tail & (<uint64_t> 1 << 56) - 1) + 8, length)
+        else:
+            cbpe_store64(words, slot.head)
+            cbpe_store64(words + 8, slot.tail)
+            memcpy(out, words, length)
+        return length

@@ -1,0 +1,261 @@
+"""Corpora: from paths or strings to stretches of bytes, without ever holding more of a file than a window.
+
+In: paths, or an iterable of str; each file and each str is its own text. Out: parts, which threads take one after another;
+a part is one text, or a stretch of one between two cuts. A part of a file is read through a Window.
+
+Cuts change nothing that is counted. A text is cut only between a newline and a character that is not whitespace, where
+the GPT-2 and GPT-4 patterns always end a chunk; and the splitter is shown a few bytes beyond the cut, because what stands
+there decides how the whitespace before it is split. Under any other pattern a text is one part.
+
+Files are read into a small buffer rather than mapped. On 2 GB from the page cache that takes 0.32 s against 0.26 s for
+mapped windows of 16 MB, hidden behind seconds of counting; in return a file that shrinks meanwhile is an error and not a
+dead process, pipes are read like files, and nothing stays mapped. Bytes are taken as they are: no newline is translated.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from io import FileIO
+
+from cbpe.errors import CorpusDecodeError, CorpusTooLargeError
+from cbpe.splitting.split import PAD, Splitter, find_cut
+from cbpe.training.chunks import ChunkCounter
+
+WINDOW = 1 << 18            # bytes of a file in memory at once, per thread
+PART = 1 << 22              # bytes that a thread takes at a time, up to the next cut
+LOOK_AHEAD = 4              # bytes shown beyond a cut: the longest character
+SOURCE_BITS = 24            # a place is source << 40 | byte offset
+OFFSET_BITS = 64 - SOURCE_BITS
+
+StrPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Bytes start to stop of a source, and LOOK_AHEAD more to look at: of the file at path, or of text[0:].
+
+    A stop of None is the source's end. separators: None, or what finds the special tokens, which are not counted.
+    """
+
+    name: str
+    start: int
+    stop: int | None
+    place: int                      # of the byte at start
+    text: bytes | None = None       # what stands from start on; None: the file called name holds it
+    separators: re.Pattern[bytes] | None = None
+
+
+class Window:
+    """A buffer that slides over a part of a file: fill it, use up some of it, fill it again.
+
+    buffer: size valid bytes and at least PAD more; offset: where buffer[0] stands in the file; limit: how many of
+    the valid bytes belong to the part; is_last: the part ends at limit.
+    """
+
+    def __init__(self, file: FileIO, part: Part, size: int) -> None:
+        self._file = file
+        self._part = part
+        self.buffer = bytearray(size + PAD)
+        self.offset = part.start
+        self.size = self.limit = 0
+        self.is_last = False
+        if part.stop is not None:
+            file.seek(part.start)
+
+    def fill(self) -> None:
+        """Reads until the buffer is full or the part ends. Raises OSError if the file has become shorter than it was."""
+        room = len(self.buffer) - PAD
+        stop = self._part.stop
+        if stop is not None:
+            left = stop - self.offset
+            # what lies beyond the cut is read with the last window only
+            room = left + LOOK_AHEAD if left + LOOK_AHEAD <= room else min(left, room)
+        ended = False
+        with memoryview(self.buffer) as view:
+            while self.size < room and not ended:
+                n = self._file.readinto(view[self.size : room])
+                ended = not n
+                self.size += n or 0
+        self.limit = self.size
+        self.is_last = ended
+        if stop is not None:
+            if ended and self.offset + self.size < stop:
+                raise OSError(f"{self._part.name}: became shorter while it was read: it ends at byte {self.offset + self.size:,}")
+            self.is_last = ended or self.offset + self.size > stop
+            self.limit = min(self.size, stop - self.offset)
+
+    def advance(self, done: int) -> None:
+        """Lets go of the first bytes. 0 of them: what is there is too short to settle anything, so the buffer doubles."""
+        if done == 0:
+            self.buffer += bytes(len(self.buffer) - PAD)
+            return
+        left = self.size - done
+        self.buffer[:left] = self.buffer[done : self.size]
+        self.offset += done
+        self.size = left
+
+
+def check_paths(paths: StrPath | Iterable[StrPath]) -> list[str]:
+    """The paths as a list of str, each of which can be opened. Raises OSError naming the first that cannot, TypeError."""
+    if isinstance(paths, (str, os.PathLike)):
+        paths = [paths]
+    names = [os.fspath(path) for path in paths]
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"paths are str or os.PathLike, not {type(name).__name__}")
+        status = os.stat(name)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(21, "is a directory; name the files in it", name)
+        if stat.S_ISREG(status.st_mode):        # opening a pipe would wait for its writer
+            open(name, "rb").close()
+    if len(names) > 1 << SOURCE_BITS:
+        raise CorpusTooLargeError(f"{len(names):,} files; at most {1 << SOURCE_BITS:,} can be numbered, so join some of them")
+    return names
+
+
+def separators_of(special_tokens: Iterable[str]) -> re.Pattern[bytes] | None:
+    """What finds special tokens in UTF-8; an earlier one wins where two could start: ["<a>", "<a>b"] never finds "<a>b"."""
+    words = [word.encode() for word in special_tokens]
+    return re.compile(b"|".join(map(re.escape, words))) if words else None
+
+
+def file_parts(
+    names: Sequence[str], splitter: Splitter, separators: re.Pattern[bytes] | None, shard: tuple[int, int] = (0, 1)
+) -> Iterator[Part]:
+    """The parts of files, in reading order; a file's number in names is its source number.
+
+    shard (i, n): the i-th of n about equal shares of each file; together the shares hold every byte once.
+    """
+    may_cut = splitter.cuttable and not (separators and b"\n" in separators.pattern)
+    index, n_shards = shard
+    for source, name in enumerate(names):
+        place = source << OFFSET_BITS
+        status = os.stat(name)
+        if not stat.S_ISREG(status.st_mode):
+            if source % n_shards == index:
+                yield Part(name, 0, None, place, separators=separators)
+            continue
+        size = status.st_size
+        if size >> OFFSET_BITS:
+            raise CorpusTooLargeError(f"{name}: longer than {1 << OFFSET_BITS:,} bytes; cut it into several files")
+        if not may_cut:
+            if size and source % n_shards == index:
+                yield Part(name, 0, size, place, separators=separators)
+            continue
+        with open(name, "rb", buffering=0) as file:
+            start = _cut_in_file(file, size * index // n_shards, size, separators)
+            end = _cut_in_file(file, size * (index + 1) // n_shards, size, separators)
+            while start < end:
+                stop = min(_cut_in_file(file, start + PART, size, separators), end)
+                yield Part(name, start, stop, place + start, separators=separators)
+                start = stop
+
+
+def _cut_in_file(file: FileIO, wanted: int, size: int, separators: re.Pattern[bytes] | None) -> int:
+    """The first place at or behind wanted where the file may be cut: 0, a cut, or its end."""
+    if wanted <= 0:
+        return 0
+    start = wanted - 1                  # of the block; the newline of a cut at wanted
+    block = b""
+    margin = LOOK_AHEAD if separators is None else max(LOOK_AHEAD, len(separators.pattern))
+    while start + len(block) < size:
+        file.seek(start + len(block))
+        more = file.read(1 << 16)
+        if not more:
+            break
+        block += more
+        cut = _next_cut(block, 1, separators)
+        if 0 < cut <= len(block) - margin or cut > 0 and start + len(block) >= size:
+            return start + cut
+        start += max(0, len(block) - margin - 1)
+        block = block[-margin - 1 :]
+    return size
+
+
+def _next_cut(text: bytes, start: int, separators: re.Pattern[bytes] | None) -> int:
+    """The first cut at or behind start that no special token follows at once (the text before one ends there), or -1."""
+    cut = find_cut(text, start)
+    while cut > 0 and separators and separators.match(text, cut):
+        cut = find_cut(text, cut + 1)
+    return cut
+
+
+def text_parts(texts: Iterable[str], splitter: Splitter, separators: re.Pattern[bytes] | None) -> Iterator[Part]:
+    """The parts of strings, in order. Places number the bytes of all texts through.
+
+    Raises TypeError for what is not a str, UnicodeEncodeError for a lone surrogate.
+    """
+    if isinstance(texts, (str, bytes)):
+        raise TypeError(f"an iterable of str is wanted, not one {type(texts).__name__}; put it into a list")
+    may_cut = splitter.cuttable and not (separators and b"\n" in separators.pattern)
+    place = 0
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"text number {number} is {type(text).__name__}, not str")
+        data = text.encode()
+        start = 0
+        while start < len(data):
+            stop = len(data)
+            if may_cut and stop - start > PART:
+                cut = _next_cut(data, start + PART, separators)
+                stop = cut if cut > 0 else stop
+            piece = data if stop - start == len(data) else data[start : stop + LOOK_AHEAD]
+            yield Part(f"text number {number}", start, stop, place + start, piece, separators)
+            start = stop
+        place += len(data)
+
+
+def count_part(counter: ChunkCounter, splitter: Splitter, part: Part, strict: bool) -> Iterator[int]:
+    """Counts a part; yields the numbers of bytes done with, as it goes.
+
+    Raises CorpusDecodeError if strict and the part is not UTF-8, OSError.
+    """
+    if part.text is not None:
+        assert part.stop is not None
+        yield from _count_pieces(counter, part, part.text + bytes(PAD), len(part.text), part.stop - part.start, strict)
+        return
+    at_once = part.separators is not None or splitter.kind not in ("gpt2", "gpt4")
+    size = WINDOW if part.stop is None or not at_once else part.stop - part.start + LOOK_AHEAD
+    with open(part.name, "rb", buffering=0) as file:
+        window = Window(file, part, size)
+        while not window.is_last:
+            window.fill()
+            if at_once and not window.is_last:
+                window.advance(0)
+            elif at_once:
+                yield from _count_pieces(counter, part, window.buffer, window.size, window.limit, strict)
+            else:
+                place = part.place + window.offset - part.start
+                done = counter.count(window.buffer, window.size, window.limit, window.is_last, place, strict)
+                _check(done, part, window.buffer, window.offset)
+                yield done
+                if not window.is_last:
+                    window.advance(done)
+
+
+def _count_pieces(
+    counter: ChunkCounter, part: Part, buffer: bytes | bytearray, size: int, limit: int, strict: bool
+) -> Iterator[int]:
+    """Counts what stands between special tokens, each piece as a text of its own; without any, the part as it is."""
+    begin = 0
+    for match in part.separators.finditer(buffer, 0, limit) if part.separators else ():
+        piece = buffer[begin : match.start()] + bytes(PAD)
+        done = counter.count(piece, len(piece) - PAD, len(piece) - PAD, True, part.place + begin, strict)
+        _check(done, part, piece, part.start + begin)
+        yield match.end() - begin
+        begin = match.end()
+    if begin < limit:
+        rest = memoryview(buffer)[begin:]
+        done = counter.count(rest, size - begin, limit - begin, True, part.place + begin, strict)
+        _check(done, part, rest, part.start + begin)
+        yield limit - begin
+
+
+def _check(done: int, part: Part, buffer: bytes | bytearray | memoryview, offset: int) -> None:
+    if done < -1:
+        wrong = -2 - done
+        raise CorpusDecodeError(part.name, offset + wrong, bytes(buffer[wrong : wrong + 4]))

@@ -1,0 +1,53 @@
+"""From a chunk store to merges, with what people watch meanwhile: a bar, or minbpe's lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tqdm import tqdm
+
+from cbpe.training.merges import learn
+from cbpe.training.store import ChunkStore
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def learn_merges(
+    store: ChunkStore,
+    num_merges: int,
+    *,
+    min_frequency: int = 1,
+    verbose: bool = False,
+    progress: bool | None = None,
+    close_store: bool = False,
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """The merges that minbpe would learn: pairs uint32[k, 2], and how often each pair occurred when it was merged, int64[k].
+
+    Merge number i makes id 256 + i. k is less than num_merges where no pair is left that occurs min_frequency times.
+    verbose prints a line a merge, as minbpe does. progress: None shows a bar on a terminal only. close_store lets go of
+    the store as soon as it is not needed, which on large corpora spares memory.
+    Raises CorpusTooLargeError, MemoryError, KeyboardInterrupt.
+    """
+    steps = learn(store.counts, store.offsets, store.data, num_merges, min_frequency)
+    next(steps)
+    if close_store:
+        store.close()
+    batches = []
+    vocab = {i: bytes([i]) for i in range(256)} if verbose else {}
+    made = 0
+    with tqdm(
+        total=num_merges, desc="merging", unit="merge", leave=False, disable=None if progress is None else not progress
+    ) as bar:
+        for pairs, counts in steps:
+            batches.append((pairs, counts))
+            bar.update(len(pairs))
+            for (left, right), count in zip(pairs.tolist(), counts.tolist(), strict=True) if verbose else ():
+                idx = 256 + made
+                vocab[idx] = vocab[left] + vocab[right]
+                made += 1
+                print(f"merge {made}/{num_merges}: {(left, right)} -> {idx} ({vocab[idx]!r}) had {count} occurrences")
+    empty = np.empty((0, 2), np.uint32), np.empty(0, np.int64)
+    all_pairs, all_counts = zip(empty, *batches, strict=True)
+    return np.concatenate(all_pairs), np.concatenate(all_counts)
