@@ -236,7 +236,7 @@ def test_cuts_are_exact(kind: str) -> None:
         encoded = text.encode()
         ends = wanted_ends(kind, text)
         cut = 0
-        while (cut := split._find_cut(encoded, cut + 1)) != -1:
+        while (cut := split.next_cut(encoded, cut + 1)) != -1:
             right = [end + cut for end in wanted_ends(kind, encoded[cut:].decode())]
             assert cut in ends, repr(text)
             assert ends[ends.index(cut) + 1 :] == right, repr(text)
@@ -247,34 +247,34 @@ def test_cuts_are_exact(kind: str) -> None:
             assert [end for end in left if end <= cut] == ends[: ends.index(cut) + 1], repr(text)
 
 
-def test_find_cut_finds_the_first_cut() -> None:
+def testnext_cut_finds_the_first_cut() -> None:
     for text in strings("a\n \x1c\r", 6):
         for start in range(len(text) + 2):
-            assert split._find_cut(text.encode(), start) == first_cut(text, start), (text, start)
-    assert split._find_cut(b"\nab\nc", 1) == 1
-    assert split._find_cut(b"\nab\nc", 2) == 4
-    assert split._find_cut(b"a\nb", 100) == -1
+            assert split.next_cut(text.encode(), start) == first_cut(text, start), (text, start)
+    assert split.next_cut(b"\nab\nc", 1) == 1
+    assert split.next_cut(b"\nab\nc", 2) == 4
+    assert split.next_cut(b"a\nb", 100) == -1
 
 
-def test_find_cut_before_every_code_point() -> None:
+def testnext_cut_before_every_code_point() -> None:
     spaces = set(regex.findall(r"\s", "".join(map(chr, range(0x110000)))))
     for c in itertools.chain(range(0xD800), range(0xE000, 0x110000, 7)):
-        assert split._find_cut(b"\n" + chr(c).encode()) == (-1 if chr(c) in spaces else 1), hex(c)
+        assert split.next_cut(b"\n" + chr(c).encode()) == (-1 if chr(c) in spaces else 1), hex(c)
 
 
-def test_find_cut_waits_for_whole_characters() -> None:
-    assert split._find_cut(b"a\n") == -1
-    assert split._find_cut(b"a\n\xe3") == -1
-    assert split._find_cut(b"a\n\xe3\x80") == -1
-    assert split._find_cut(b"a\n\xe3\x80\x80") == -1        # U+3000
-    assert split._find_cut(b"a\n\xe3\x80\x81") == 2
-    assert split._find_cut(b"a\n\xff") == 2
-    assert split._find_cut(b"a\n\xe3a") == 2
-    assert split._find_cut(b"a\n\xed\xa0") == 2             # a surrogate: nothing can mend it
+def testnext_cut_waits_for_whole_characters() -> None:
+    assert split.next_cut(b"a\n") == -1
+    assert split.next_cut(b"a\n\xe3") == -1
+    assert split.next_cut(b"a\n\xe3\x80") == -1
+    assert split.next_cut(b"a\n\xe3\x80\x80") == -1        # U+3000
+    assert split.next_cut(b"a\n\xe3\x80\x81") == 2
+    assert split.next_cut(b"a\n\xff") == 2
+    assert split.next_cut(b"a\n\xe3a") == 2
+    assert split.next_cut(b"a\n\xed\xa0") == 2             # a surrogate: nothing can mend it
     for tail in byte_strings():
         certain = tail != b"" and tail not in BEGINNINGS and regex.match(r"\S", tail.decode("utf-8", "replace"))
         if b"\n" not in tail:
-            assert split._find_cut(b"\n" + tail, 1) == (1 if certain else -1), tail
+            assert split.next_cut(b"\n" + tail, 1) == (1 if certain else -1), tail
 
 
 # --- UTF-8 ---

@@ -87,10 +87,28 @@ cdef class Splitter:
         """
         if self.native != NULL:
             return self._native_spans(text)
-        if self.compiled is None:
+        kept = []
+        all_ends = []
+        total = 0
+        for part, ends in self.batches(text):
+            kept.append(part)
+            all_ends.append(ends.astype(np.int64) + total)
+            total += len(part)
+        return b"".join(kept), _as_ends(np.concatenate(all_ends) if kept else [], total)
+
+    def batches(self, bytes text not None):
+        """spans piece by piece, for whoever wants to look around meanwhile: yields (kept, ends), each counted from its own kept[0].
+
+        UTF-8 is checked before the first piece is yielded.
+        """
+        if self.compiled is not None:
+            yield from _regex_batches(self.compiled, text.decode())
+        elif self.native != NULL:
+            yield self._native_spans(text)
+        else:
             _raise_unless_utf8(text)
-            return text, _as_ends([len(text)] if text else [], len(text))
-        return _regex_spans(self.compiled, text.decode())
+            if text:
+                yield text, _as_ends([len(text)], len(text))
 
     cdef tuple _native_spans(self, bytes text):
         """Splits window by window; each begins where the last settled chunk of the one before it ended."""
@@ -181,19 +199,13 @@ def _raise_unless_utf8(bytes text):
         text.decode()
 
 
-def _regex_spans(compiled, str text):
-    """Splitter.spans by regex: whole matches, whatever groups the pattern has, a batch at a time."""
+def _regex_batches(compiled, str text):
+    """Splitter.batches by regex: whole matches, whatever groups the pattern has."""
     matches = compiled.finditer(text)
-    kept = []
-    ends = []
-    total = 0
     while batch := [match.group() for match in islice(matches, _BATCH)]:
         chunks = [chunk.encode() for chunk in batch if chunk]
-        lengths = np.fromiter(map(len, chunks), np.int64, len(chunks))
-        ends.append(np.cumsum(lengths) + total)
-        kept.append(b"".join(chunks))
-        total += int(lengths.sum())
-    return b"".join(kept), _as_ends(np.concatenate(ends) if ends else [], total)
+        kept = b"".join(chunks)
+        yield kept, _as_ends(np.cumsum(np.fromiter(map(len, chunks), np.int64, len(chunks))), len(kept))
 
 
 # --- Where a text may be taken apart ---
@@ -317,7 +329,7 @@ cdef size_t incomplete_tail(const uint8_t *text, size_t n) noexcept nogil:
     return 0
 
 
-# --- The same for tests written in Python ---
+# --- The same for Python: next_cut for corpus.py, the others for tests ---
 
 def _character_classes():
     """The class of each of the 0x110000 code points as the tables have it: 0 other, 1 letter, 2 number, 3 whitespace."""
@@ -350,7 +362,8 @@ def _settled(Splitter splitter, bytes text):
     return settled(<const uint8_t *> PyBytes_AS_STRING(text), len(text), <const uint32_t *> PyBytes_AS_STRING(raw), len(ends))
 
 
-def _find_cut(bytes text, size_t start=0):
+def next_cut(bytes text, size_t start=0):
+    """find_cut in a bytes object."""
     return find_cut(<const uint8_t *> PyBytes_AS_STRING(text), len(text), start)
 
 

@@ -121,7 +121,7 @@ cdef class ChunkCounter:
     # ---- counting
 
     def count(self, const uint8_t[::1] text, uint64_t size, uint64_t limit, bint is_last, uint64_t place, bint strict):
-        """Counts the chunks of a stretch of text; returns how many of its bytes are done with.
+        """Splits a stretch of text natively and counts the chunks; returns how many of its bytes are done with.
 
         text: at least size + PAD bytes, of which size are the stretch. is_last: the text it comes from ends after limit
         bytes, and what stands behind limit is there to be looked at only (the splitter must see what follows a cut).
@@ -143,23 +143,24 @@ cdef class ChunkCounter:
             limit = size
         elif size > limit:
             size -= min(incomplete_tail(start, size), size - limit)
-        if self.splitter.native != NULL and strict:
+        if not strict:
             with nogil:
-                return self._count_native(start, size, limit, is_last, place, NULL)
+                valid = check_utf8(start, size)
+            if valid < <int64_t> size:
+                with nogil:
+                    done = self._count_mended(start, size, limit, is_last, place)
+                return done
         with nogil:
-            valid = check_utf8(start, size)
-        if valid < <int64_t> size and strict:
-            return -2 - valid
-        if self.splitter.native == NULL:
-            if not is_last or limit != size:
-                raise ValueError(f"the pattern {self.splitter.pattern!r} needs a text whole")
-            return self._count_whole(text, size, valid == <int64_t> size, place)
-        with nogil:
-            if valid == <int64_t> size:
-                done = self._count_native(start, size, limit, is_last, place, NULL)
-            else:
-                done = self._count_mended(start, size, limit, is_last, place)
+            done = self._count_native(start, size, limit, is_last, place, NULL)
         return done
+
+    def add(self, const uint8_t[::1] text, const uint32_t[::1] ends, uint64_t place):
+        """Counts chunks that were found elsewhere. text: the chunks end to end and at least PAD bytes more; ends: of each."""
+        if ends.shape[0]:
+            if ends[ends.shape[0] - 1] + PAD > <uint64_t> text.shape[0]:
+                raise ValueError("the text is not padded")
+            with nogil:
+                self._add(&text[0], &ends[0], <uint64_t> ends.shape[0], place, NULL)
 
     cdef int64_t _count_native(self, const uint8_t *text, uint64_t size, uint64_t limit, bint is_last, uint64_t place,
                                const uint32_t *origin) except -1 nogil:
@@ -210,21 +211,6 @@ cdef class ChunkCounter:
             free(mended)
             free(origin)
 
-    def _count_whole(self, const uint8_t[::1] text, uint64_t size, bint valid, uint64_t place):
-        """count for the splitters that work in Python or take a whole text as one chunk."""
-        cdef const uint8_t[::1] kept
-        cdef const uint32_t[::1] ends
-        if self.splitter.kind == "whole" and valid:
-            kept, ends = text, np.array([size] if size else [], np.uint32)
-        else:
-            whole = bytes(text[:size])
-            whole, ends = self.splitter.spans(whole if valid else whole.decode("utf-8", "replace").encode())
-            kept = whole + bytes(PAD)
-        if ends.shape[0]:
-            with nogil:
-                self._add(&kept[0], &ends[0], ends.shape[0], place, NULL)
-        return <int64_t> size
-
     cdef int _add(self, const uint8_t *text, const uint32_t *ends, uint64_t n_chunks, uint64_t place,
                   const uint32_t *origin) except -1 nogil:
         """Counts the chunks that end at ends. place: of text[0], or, with origin, what to add to origin[start].
@@ -234,12 +220,12 @@ cdef class ChunkCounter:
         cdef uint64_t head[BATCH]
         cdef uint64_t tail[BATCH]
         cdef uint64_t home[BATCH]
-        cdef uint64_t begin = 0, first, length, at
+        cdef uint64_t begin = 0, first = 0, length, at
         cdef const uint8_t *chunk
         cdef uint64_t batch, i
-        for first in range(0, n_chunks, BATCH):
+        while first < n_chunks:
             batch = min(<uint64_t> BATCH, n_chunks - first)
-            if (self.n_used + BATCH) * 5 > self.n_slots * 3:
+            if (self.n_used + BATCH) * 4 > self.n_slots * 3:
                 self._grow()
             at = begin
             for i in range(batch):
@@ -259,6 +245,7 @@ cdef class ChunkCounter:
                 self._add_one(head[i], tail[i], home[i], text + begin, at - begin, 1,
                               place + (begin if origin == NULL else origin[begin]))
                 begin = at
+            first += batch
         return 0
 
     cdef inline int _add_one(self, uint64_t head, uint64_t tail, uint64_t home, const uint8_t *chunk, uint64_t length,
@@ -358,7 +345,7 @@ cdef class ChunkCounter:
                 slot = other.slots + i
                 if slot.count == 0:
                     continue
-                if (self.n_used + 1) * 5 > self.n_slots * 3:
+                if (self.n_used + 1) * 4 > self.n_slots * 3:
                     self._grow()
                 tail = slot.tail
                 chunk = NULL
@@ -376,7 +363,7 @@ cdef class ChunkCounter:
         cdef const uint8_t *chunk
         with nogil:
             for i in range(<uint64_t> counts.shape[0]):
-                if (self.n_used + 1) * 5 > self.n_slots * 3:
+                if (self.n_used + 1) * 4 > self.n_slots * 3:
                     self._grow()
                 chunk = &data[offsets[i]]
                 length = offsets[i + 1] - offsets[i]

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from io import FileIO
 
 from cbpe.errors import CorpusDecodeError, CorpusTooLargeError
-from cbpe.splitting.split import PAD, Splitter, find_cut
+from cbpe.splitting.split import Splitter, next_cut
 from cbpe.training.chunks import ChunkCounter
 
+PAD = 64                    # bytes behind a text that native splitters may read
 WINDOW = 1 << 18            # bytes of a file in memory at once, per thread
 PART = 1 << 22              # bytes that a thread takes at a time, up to the next cut
 LOOK_AHEAD = 4              # bytes shown beyond a cut: the longest character
@@ -178,9 +179,9 @@ def _cut_in_file(file: FileIO, wanted: int, size: int, separators: re.Pattern[by
 
 def _next_cut(text: bytes, start: int, separators: re.Pattern[bytes] | None) -> int:
     """The first cut at or behind start that no special token follows at once (the text before one ends there), or -1."""
-    cut = find_cut(text, start)
+    cut = next_cut(text, start)
     while cut > 0 and separators and separators.match(text, cut):
-        cut = find_cut(text, cut + 1)
+        cut = next_cut(text, cut + 1)
     return cut
 
 
@@ -216,9 +217,10 @@ def count_part(counter: ChunkCounter, splitter: Splitter, part: Part, strict: bo
     """
     if part.text is not None:
         assert part.stop is not None
-        yield from _count_pieces(counter, part, part.text + bytes(PAD), len(part.text), part.stop - part.start, strict)
+        limit = part.stop - part.start
+        yield from _count_pieces(counter, splitter, part, part.text + bytes(PAD), len(part.text), limit, strict)
         return
-    at_once = part.separators is not None or splitter.kind not in ("gpt2", "gpt4")
+    at_once = part.separators is not None or not splitter.cuttable
     size = WINDOW if part.stop is None or not at_once else part.stop - part.start + LOOK_AHEAD
     with open(part.name, "rb", buffering=0) as file:
         window = Window(file, part, size)
@@ -227,7 +229,7 @@ def count_part(counter: ChunkCounter, splitter: Splitter, part: Part, strict: bo
             if at_once and not window.is_last:
                 window.advance(0)
             elif at_once:
-                yield from _count_pieces(counter, part, window.buffer, window.size, window.limit, strict)
+                yield from _count_pieces(counter, splitter, part, window.buffer, window.size, window.limit, strict)
             else:
                 place = part.place + window.offset - part.start
                 done = counter.count(window.buffer, window.size, window.limit, window.is_last, place, strict)
@@ -238,24 +240,53 @@ def count_part(counter: ChunkCounter, splitter: Splitter, part: Part, strict: bo
 
 
 def _count_pieces(
-    counter: ChunkCounter, part: Part, buffer: bytes | bytearray, size: int, limit: int, strict: bool
+    counter: ChunkCounter, splitter: Splitter, part: Part, buffer: bytes | bytearray, size: int, limit: int, strict: bool
 ) -> Iterator[int]:
-    """Counts what stands between special tokens, each piece as a text of its own; without any, the part as it is."""
+    """Counts what stands between special tokens, each piece as a text of its own; without any, the part as it is.
+
+    A native splitter sees behind the last piece what lies beyond the cut.
+    """
     begin = 0
     for match in part.separators.finditer(buffer, 0, limit) if part.separators else ():
-        piece = buffer[begin : match.start()] + bytes(PAD)
-        done = counter.count(piece, len(piece) - PAD, len(piece) - PAD, True, part.place + begin, strict)
-        _check(done, part, piece, part.start + begin)
-        yield match.end() - begin
+        yield from _count_piece(counter, splitter, part, buffer, begin, match.start(), match.start(), strict)
         begin = match.end()
-    if begin < limit:
-        rest = memoryview(buffer)[begin:]
-        done = counter.count(rest, size - begin, limit - begin, True, part.place + begin, strict)
-        _check(done, part, rest, part.start + begin)
-        yield limit - begin
+        yield len(match[0])
+    yield from _count_piece(counter, splitter, part, buffer, begin, size, limit, strict)
 
 
-def _check(done: int, part: Part, buffer: bytes | bytearray | memoryview, offset: int) -> None:
+def _count_piece(
+    counter: ChunkCounter,
+    splitter: Splitter,
+    part: Part,
+    buffer: bytes | bytearray,
+    begin: int,
+    end: int,
+    limit: int,
+    strict: bool,
+) -> Iterator[int]:
+    """Counts buffer[begin:limit], a text of its own except that it goes on to end if that is more."""
+    if begin == limit:
+        return
+    place = part.place + begin
+    if splitter.cuttable:
+        piece = buffer[begin:end] + bytes(PAD)
+        _check(counter.count(piece, end - begin, limit - begin, True, place, strict), part, piece, part.start + begin)
+    else:
+        piece = bytes(buffer[begin:limit])
+        if not strict:
+            piece = piece.decode("utf-8", "replace").encode()
+        try:
+            for kept, ends in splitter.batches(piece):
+                counter.add(kept + bytes(PAD), ends, place)
+                place += len(kept)
+                yield 0
+        except UnicodeDecodeError as fault:
+            _check(-2 - fault.start, part, piece, part.start + begin)
+    yield limit - begin
+
+
+def _check(done: int, part: Part, buffer: bytes | bytearray, offset: int) -> None:
+    """Raises what a result of ChunkCounter.count says is wrong."""
     if done < -1:
         wrong = -2 - done
         raise CorpusDecodeError(part.name, offset + wrong, bytes(buffer[wrong : wrong + 4]))

@@ -31,7 +31,7 @@ from tqdm import tqdm
 from cbpe.errors import ChunkStoreError, CorpusTooLargeError
 from cbpe.files import atomic_write
 from cbpe.patterns import GPT4_SPLIT_PATTERN
-from cbpe.splitting.split import UNICODE_VERSION, Splitter, splitter_for
+from cbpe.splitting.split import UNICODE_EDITION, Splitter, splitter_for
 from cbpe.training.chunks import ChunkCounter
 from cbpe.training.corpus import (
     OFFSET_BITS,
@@ -198,7 +198,7 @@ class ChunkStore:
         header = json.dumps(
             {
                 "pattern": self.pattern,
-                "unicode": UNICODE_VERSION,
+                "unicode": UNICODE_EDITION,
                 "sources": self.sources,
                 "n_chunks": len(self),
                 "n_bytes": len(self.data),
