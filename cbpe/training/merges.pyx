@@ -405,7 +405,7 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0):
     cdef int64_t[::1] pair_counts = np.empty(BATCH, np.int64)
     cdef uint64_t left = num_merges
     cdef uint32_t slot
-    cdef count_t floor = max(1, min_frequency)
+    cdef count_t highest, floor = max(1, min_frequency)
     nothing = np.empty((0, 2), np.uint32), np.empty(0, np.int64)
     yield nothing
     while left:
@@ -422,9 +422,10 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0):
             with nogil:
                 done = survey.count(SCAN)
             yield nothing
-        merger.threshold = max(int(survey.highest() / max(1.0, spread * left)), floor)
-        if survey.highest() < merger.threshold:
+        highest = survey.highest()
+        if highest < floor:
             return
+        merger.threshold = max(min(<count_t> (highest / max(1.0, spread * left)), highest), floor)
         survey.watch(merger.index, merger.threshold)
         done = 0
         while not done:

@@ -1,0 +1,154 @@
+"""The slow, obviously right twin of cbpe: byte-pair encoding said as plainly as Python can say it.
+
+Texts come in; merges, ids and texts go out. Everything is counted anew at every step, so nothing can be stale, and each
+rule stands in one place:
+
+- the pair merged next is the one that occurs most often, overlapping positions included ("aaa" holds (a, a) twice);
+  among equals, the one whose first occurrence comes first (max over a dict in order of first occurrence);
+- a merge replaces left to right and does not overlap; merges never cross the end of a chunk;
+- encoding applies, again and again, the merge of the lowest id that is present.
+
+The tests of every part of cbpe compare with these functions. They share no code with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import regex
+
+Pair = tuple[int, int]
+
+
+def get_stats(ids: Sequence[int], counts: dict[Pair, int] | None = None, weight: int = 1) -> dict[Pair, int]:
+    """How often each neighbouring pair occurs, in order of first occurrence: [1, 1, 1, 2] -> {(1, 1): 2, (1, 2): 1}."""
+    counts = {} if counts is None else counts
+    for i in range(len(ids) - 1):
+        pair = (ids[i], ids[i + 1])
+        counts[pair] = counts.get(pair, 0) + weight
+    return counts
+
+
+def merge(ids: Sequence[int], pair: Pair, new_id: int) -> list[int]:
+    """Puts new_id in the place of each pair: [1, 1, 1, 2], (1, 1), 9 -> [9, 1, 2]."""
+    merged = []
+    i = 0
+    while i < len(ids):
+        if i + 1 < len(ids) and (ids[i], ids[i + 1]) == pair:
+            merged.append(new_id)
+            i += 2
+        else:
+            merged.append(ids[i])
+            i += 1
+    return merged
+
+
+def split(text: str, pattern: str | None) -> list[bytes]:
+    """The chunks of a text: what the pattern matches, or all of it where there is no pattern. Empty chunks are dropped."""
+    chunks = [text] if pattern is None else [match.group() for match in regex.finditer(pattern, text)]
+    return [chunk.encode("utf-8") for chunk in chunks if chunk]
+
+
+def cut_at_specials(text: str, specials: Iterable[str]) -> list[str]:
+    """A text cut before and after each special token: "a<e>b" -> ["a", "<e>", "b"].
+
+    Of two that could stand at one place, the one named first wins.
+    """
+    specials = list(specials)
+    parts, start, i = [], 0, 0
+    while i < len(text):
+        found = next((special for special in specials if text.startswith(special, i)), None)
+        if found is None:
+            i += 1
+            continue
+        parts += [text[start:i], found]
+        start = i = i + len(found)
+    parts.append(text[start:])
+    return [part for part in parts if part]
+
+
+def learn_counted(
+    counted: Iterable[tuple[bytes, int]], num_merges: int, min_frequency: int = 1
+) -> tuple[dict[Pair, int], list[int]]:
+    """The merges of chunks that occur so many times each, and the count of each merge.
+
+    [(b"aaa", 2)], 1 -> {(97, 97): 256}, [4]. Stops when no pair is left that occurs min_frequency times.
+    """
+    chunks = [(list(chunk), count) for chunk, count in counted]
+    merges: dict[Pair, int] = {}
+    counts: list[int] = []
+    while len(merges) < num_merges:
+        stats: dict[Pair, int] = {}
+        for ids, count in chunks:
+            get_stats(ids, stats, count)
+        best = max(stats, key=stats.__getitem__, default=None)
+        if best is None or stats[best] < min_frequency:
+            break
+        new_id = 256 + len(merges)
+        merges[best] = new_id
+        counts.append(stats[best])
+        chunks = [(merge(ids, best, new_id), count) for ids, count in chunks]
+    return merges, counts
+
+
+def learn(
+    texts: str | Iterable[str],
+    num_merges: int,
+    pattern: str | None = None,
+    min_frequency: int = 1,
+    specials: Iterable[str] = (),
+) -> tuple[dict[Pair, int], list[int]]:
+    """The merges of some texts, each split on its own, and the count of each merge. Special tokens are not counted."""
+    specials = list(specials)
+    texts = [texts] if isinstance(texts, str) else texts
+    parts = [part for text in texts for part in cut_at_specials(text, specials) if part not in specials]
+    chunks = [chunk for part in parts for chunk in split(part, pattern)]
+    return learn_counted([(chunk, 1) for chunk in chunks], num_merges, min_frequency)
+
+
+def encode_chunk(ids: Sequence[int], merges: Mapping[Pair, int]) -> list[int]:
+    """The ids of one chunk, given the ids of its bytes: b"aaa", {(97, 97): 256} -> [256, 97]."""
+    ids = list(ids)
+    while len(ids) >= 2:
+        present = [pair for pair in get_stats(ids) if pair in merges]
+        if not present:
+            break
+        pair = min(present, key=merges.__getitem__)
+        ids = merge(ids, pair, merges[pair])
+    return ids
+
+
+def encode_ordinary(text: str, merges: Mapping[Pair, int], pattern: str | None = None) -> list[int]:
+    """The ids of a text, special tokens unknown."""
+    return [token for chunk in split(text, pattern) for token in encode_chunk(chunk, merges)]
+
+
+def encode(
+    text: str, merges: Mapping[Pair, int], pattern: str | None = None, specials: Mapping[str, int] | None = None
+) -> list[int]:
+    """The ids of a text, each special token in it as its own id."""
+    specials = {} if specials is None else specials
+    ids: list[int] = []
+    for part in cut_at_specials(text, specials):
+        ids += [specials[part]] if part in specials else encode_ordinary(part, merges, pattern)
+    return ids
+
+
+def vocab(merges: Mapping[Pair, int], specials: Mapping[str, int] | None = None) -> dict[int, bytes]:
+    """The bytes of every id: {(97, 98): 256} -> {0: b"\\0", ..., 255: b"\\xff", 256: b"ab"}."""
+    tokens = {i: bytes([i]) for i in range(256)}
+    for (left, right), new_id in merges.items():
+        tokens[new_id] = tokens[left] + tokens[right]
+    for special, special_id in (specials or {}).items():
+        tokens[special_id] = special.encode("utf-8")
+    return tokens
+
+
+def decode_bytes(ids: Iterable[int], tokens: Mapping[int, bytes]) -> bytes:
+    """The bytes of some ids; KeyError for one that is not in tokens."""
+    return b"".join(tokens[i] for i in ids)
+
+
+def decode(ids: Iterable[int], tokens: Mapping[int, bytes]) -> str:
+    """The text of some ids, U+FFFD in place of what is not UTF-8."""
+    return decode_bytes(ids, tokens).decode("utf-8", errors="replace")
