@@ -79,9 +79,9 @@ class ChunkStore:
         self.data = data
         self.sources = None if sources is None else list(sources)
         lengths = np.diff(offsets)
-        if float(np.dot(counts.astype(np.float64), lengths.astype(np.float64))) >= 2.0**63:
+        if np.multiply(counts, lengths, dtype=np.float64).sum() >= 2.0**63:
             raise CorpusTooLargeError("the counts add up to 2**63 bytes or more, and cannot be summed in 64 bits")
-        self.total_bytes = int(np.dot(counts, lengths))
+        self.total_bytes = int(np.multiply(counts, lengths).sum())
 
     # ---- building
 
