@@ -1,11 +1,12 @@
 """Writes cbpe/splitting/unicode_tables.h: which code points are letters, numbers and whitespace.
 
-In goes the installed regex package, because \\p{L}, \\p{N} and \\s are what *it* says they are: it follows its own edition of
-Unicode, neither Python's unicodedata nor str.isspace (which counts U+001C..U+001F as spaces; regex does not). Out comes a C
-header with two tables, one for bytes below 0x80 and a two-stage one for every code point.
+In goes the installed regex package, because \\p{L}, \\p{N} and \\s are what *it* says they are: it follows its own
+edition of Unicode, neither Python's unicodedata nor str.isspace (which counts U+001C..U+001F as spaces; regex does
+not). Out comes a C header with two tables, one for bytes below 0x80 and a two-stage one for every code point.
 
-The two stages: code points are taken in blocks of 128; equal blocks are stored once, and the first table names the block of
-each. A block is four 64-bit words, two bits to a code point, the lowest bits first. Everything behind the last block is OTHER.
+The two stages: code points are taken in blocks of 128; equal blocks are stored once, and the first table names the
+block of each. A block is four 64-bit words, two bits to a code point, the lowest bits first. Everything behind the
+last block is OTHER.
 
     python scripts/make_unicode_tables.py            writes the header
     python scripts/make_unicode_tables.py --check    says whether it is current; exit status 1 if it is not
@@ -34,9 +35,9 @@ def regex_version() -> str:
 
 
 def unicode_edition() -> str:
-    """The edition of Unicode that regex follows. Only the description of the package says so: "unknown" if it does not."""
-    description = importlib.metadata.metadata("regex").get_payload()
-    found = re.search(r"supports Unicode (\d+\.\d+)", str(description))
+    """The edition of Unicode that regex follows. Only the package's description tells; "unknown" if it does not."""
+    description = importlib.metadata.distribution("regex").read_text("METADATA") or ""
+    found = re.search(r"supports Unicode (\d+\.\d+)", description)
     return found[1] if found else "unknown"
 
 
@@ -53,7 +54,7 @@ def character_classes() -> bytes:
 
 
 def two_stages(classes: bytes) -> tuple[list[int], list[bytes]]:
-    """The number of the block that each 128 code points have, and the blocks: b"aabbaa" in blocks of 2 -> [0, 1, 0], [aa, bb]."""
+    """The number of each block, and the distinct blocks: b"aabbaa" in blocks of 2 -> [0, 1, 0], [b"aa", b"bb"]."""
     used = len(classes.rstrip(bytes([OTHER])))
     numbers: dict[bytes, int] = {}
     first = [numbers.setdefault(classes[i : i + BLOCK], len(numbers)) for i in range(0, used, BLOCK)]
@@ -67,7 +68,7 @@ def packed(block: bytes) -> list[int]:
     return [sum(block[i + j] << (2 * j) for j in range(WORD)) for i in range(0, BLOCK, WORD)]
 
 
-def rows(values: list[str], width: int = 118) -> str:
+def rows(values: list[str], width: int = 114) -> str:
     """Values as lines of C, filled up to the width."""
     lines = [""]
     for value in values:
@@ -113,7 +114,7 @@ static const uint8_t block_of[{len(first)}] = {{
 {rows([str(number) for number in first])}
 }};
 
-/* {len(blocks)} blocks of {BLOCK // WORD} words; a word holds the classes of {WORD} code points, the lowest bits first. */
+/* {len(blocks)} blocks of {BLOCK // WORD} words; a word: {WORD} code points, the lowest bits first. */
 static const uint64_t block_words[{len(words)}] = {{
 {rows(words)}
 }};
@@ -145,7 +146,7 @@ def main() -> int:
         print(f"{HEADER}: regex {regex_version()}, Unicode {unicode_edition()}, {len(fresh):,} bytes")
         return 0
     if not HEADER.exists() or without_version(HEADER.read_text(encoding="utf-8")) != without_version(fresh):
-        print(f"{HEADER} is not what regex {regex_version()}, Unicode {unicode_edition()}, gives: run this without --check")
+        print(f"{HEADER} is not what regex {regex_version()}, Unicode {unicode_edition()}, gives")
         return 1
     print(f"{HEADER} is current with regex {regex_version()}, Unicode {unicode_edition()}")
     return 0

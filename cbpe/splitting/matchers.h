@@ -1,12 +1,12 @@
 /* The two native splitters, GPT-2's pattern and GPT-4's: UTF-8 in, the ends of the chunks out.
 
-   Both are one loop that asks what the next character is, LETTER, NUMBER, SPACE or OTHER, and then runs to the chunk's end. A
-   regular expression would try its alternatives in order; here the class of the first character says which of them can
-   match, and each function names the part of the pattern that it stands for. No function looks at a byte more than a fixed
-   number of times, so time is linear in the text, whatever the text.
+   Both are one loop that asks what the next character is, LETTER, NUMBER, SPACE or OTHER, and then runs to the
+   chunk's end. A regular expression would try its alternatives in order; here the class of the first character says
+   which of them can match, and each function names the part of the pattern that it stands for. No function looks at a
+   byte more than a fixed number of times, so time is linear in the text, whatever the text.
 
-   The text is checked on the way: a piece that is not UTF-8 is of class WRONG, which no alternative matches, so a chunk ends
-   before it, and the loop meets it as the first character of the next one.
+   The text is checked on the way: a piece that is not UTF-8 is of class WRONG, which no alternative matches, so a
+   chunk ends before it, and the loop meets it as the first character of the next one.
 
    Nothing is read behind text[n - 1]. */
 
@@ -104,8 +104,9 @@ static inline int is_two_letter_contraction(unsigned first, unsigned second)
 }
 
 /* \s*[\r\n]|\s+(?!\S)|\s+ or, without newline_first, \s+(?!\S)|\s+ : a run of whitespace, its first character at p.
-   The run is read to its end. With newline_first the chunk ends behind its last \r or \n, if it has one. Otherwise, if a
-   character follows that is not whitespace, it leaves the last one of the run to that, unless it would be left empty. */
+   The run is read to its end. With newline_first the chunk ends behind its last \r or \n, if it has one. Otherwise,
+   if a character follows that is not whitespace, it leaves the last one of the run to that, unless it would be left
+   empty. */
 static inline size_t whitespace_end(const uint8_t *text, size_t n, size_t p, int newline_first)
 {
     size_t start = p, last = p, newline_end = 0, next = p;

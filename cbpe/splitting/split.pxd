@@ -4,11 +4,11 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 
 cdef enum:
-    PAD = 64                    # a buffer given to a native splitter has so many readable bytes after its n, of any value
+    PAD = 64                    # readable bytes, of any value, behind the n of a buffer given to a native splitter
 
 
-# Splits text[0:n] as a whole text, n < 2**32, and writes the chunks' ends; returns their number, or -1 - the offset of the
-# first byte that is not UTF-8. There is room for n + PAD ends. No text has no chunks.
+# Splits text[0:n] as a whole text, n < 2**32, and writes the chunks' ends; returns their number, or -1 - the offset
+# of the first byte that is not UTF-8. There is room for n + PAD ends. No text has no chunks.
 ctypedef int64_t (*split_block_fn)(const uint8_t *text, size_t n, uint32_t *ends) noexcept nogil
 
 

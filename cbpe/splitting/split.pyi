@@ -2,7 +2,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, final
 
-import numpy as np
 import numpy.typing as npt
 import regex
 

@@ -1,16 +1,16 @@
 """Text in, chunks out: where a split pattern cuts a text.
 
-A chunk is a match of the pattern; what lies between two matches belongs to no chunk and is dropped, as by regex.findall. For
-the patterns of GPT-2 and GPT-4 the matchers in matchers.h find the same chunks as regex, some twenty times as fast; any other
-pattern goes through regex itself. A Splitter is one pattern with the way to apply it.
+A chunk is a match of the pattern; what lies between two matches belongs to no chunk and is dropped, as by
+regex.findall. For the patterns of GPT-2 and GPT-4 the matchers in matchers.h find the same chunks as regex, some
+twenty times as fast; any other pattern goes through regex itself. A Splitter is one pattern with the way to apply it.
 
     splitter_for(GPT4_SPLIT_PATTERN).split("I've 1234!")  ->  [b"I", b"'ve", b" ", b"123", b"4", b"!"]
 
-A native splitter takes a block as a whole text. Whoever has a longer text asks settled which chunks of a block do not depend
-on what follows it, or find_cut where a block may begin so that what precedes it does not matter. The second, under both
-patterns, is between "\\n" and a character that is not whitespace: no chunk holds both. What matters there is the border only.
-GPT-2's pattern splits "\\n\\n" before a letter into "\\n" and "\\n" but leaves it whole at the end of the text, so a block must reach
-at least one character beyond the cut where it is to end.
+A native splitter takes a block as a whole text. Whoever has a longer text asks settled which chunks of a block do not
+depend on what follows it, or find_cut where a block may begin so that what precedes it does not matter. The second,
+under both patterns, is between "\\n" and a character that is not whitespace: no chunk holds both. What matters there
+is the border only. GPT-2's pattern splits "\\n\\n" before a letter into "\\n" and "\\n" but leaves it whole at the
+end of the text, so a block must reach at least one character beyond the cut where it is to end.
 
 The other functions here say what is UTF-8 and mend what is not, exactly as bytes.decode does.
 """
@@ -49,10 +49,10 @@ _BATCH = 1 << 14                    # matches of another pattern that are held a
 
 
 cdef class Splitter:
-    """A split pattern and the way to apply it; immutable. splitter_for makes them; Splitter() itself leaves texts whole.
+    """A split pattern and the way to apply it; immutable. splitter_for makes them; Splitter() leaves texts whole.
 
-    Attributes: pattern, a str or None; kind, "gpt2", "gpt4", "regex" or "whole"; cuttable, whether a long text may be cut
-    where a line begins without indentation; compiled, the compiled pattern of kind "regex", else None.
+    Attributes: pattern, a str or None; kind, "gpt2", "gpt4", "regex" or "whole"; cuttable, whether a long text may be
+    cut where a line begins without indentation; compiled, the compiled pattern of kind "regex", else None.
     """
 
     def __cinit__(self):
@@ -82,8 +82,8 @@ cdef class Splitter:
     def spans(self, bytes text not None):
         """The chunks' bytes end to end, and where each ends in them. Of b"ab cd" under \\\\w+ : (b"abcd", [2, 4]).
 
-        Returns (kept, ends): ends is an array of uint32, or of int64 if kept has 2**32 bytes or more. No chunk is empty.
-        Bytes that are not UTF-8 raise UnicodeDecodeError.
+        Returns (kept, ends): ends is an array of uint32, or of int64 if kept has 2**32 bytes or more. No chunk is
+        empty. Bytes that are not UTF-8 raise UnicodeDecodeError.
         """
         if self.native != NULL:
             return self._native_spans(text)
@@ -152,9 +152,10 @@ cdef class Splitter:
 def splitter_for(pattern):
     """The Splitter of a pattern.
 
-    pattern: a str; a compiled pattern of the regex package or of the standard library's re, whose flags are kept; or None, by
-    which a whole text is one chunk. The native splitters serve exactly the texts GPT2_SPLIT_PATTERN and GPT4_SPLIT_PATTERN, with
-    the flags that regex.compile gives them. A pattern that is no regular expression raises regex.error.
+    pattern: a str; a compiled pattern of the regex package or of the standard library's re, whose flags are kept; or
+    None, by which a whole text is one chunk. The native splitters serve exactly the texts GPT2_SPLIT_PATTERN and
+    GPT4_SPLIT_PATTERN, with the flags that regex.compile gives them. A pattern that is no regular expression raises
+    regex.error.
     """
     cdef Splitter splitter = Splitter()
     if pattern is None:
@@ -213,7 +214,8 @@ def _regex_batches(compiled, str text):
 cdef size_t settled(const uint8_t *text, size_t n, const uint32_t *ends, size_t n_ends) noexcept nogil:
     """How many of the chunks of text[0:n], which ends with a whole character, stay as they are whatever text follows.
 
-    The last chunk may grow; trailing whitespace may be shared out anew; and under GPT-2's pattern "'", "r" become "'re".
+    The last chunk may grow; trailing whitespace may be shared out anew; and under GPT-2's pattern "'", "r" become
+    "'re". (Whether a chunk is settled is decided by its end alone, so a few that are may be held back.)
     "a b  " -> chunks "a", " b", "  ": two are settled. "it'r" -> chunks "it", "'", "r": one is.
     """
     cdef size_t whitespace = n, p, next = 0
@@ -237,10 +239,10 @@ cdef size_t settled(const uint8_t *text, size_t n, const uint32_t *ends, size_t 
 
 
 cdef int64_t find_cut(const uint8_t *text, size_t n, size_t start) noexcept nogil:
-    """The first offset from max(start, 1) on that stands behind "\\n" and before a character that is not whitespace; or -1.
+    """The first offset from max(start, 1) on that stands behind "\\n" and before what is not whitespace; or -1.
 
-    "a\\nb\\n c" -> 2 from 0 on, -1 from 3 on. A wrong byte is no whitespace; but at the end of text[0:n], where more bytes might
-    make a character of what stands there, nothing is certain and nothing is found.
+    "a\\nb\\n c" -> 2 from 0 on, -1 from 3 on. A wrong byte is no whitespace; but at the end of text[0:n], where more
+    bytes might make a character of what stands there, nothing is certain and nothing is found.
     """
     cdef size_t p = start if start > 0 else 1, next = 0
     cdef const uint8_t *newline
@@ -295,8 +297,8 @@ cdef int64_t check_utf8(const uint8_t *text, size_t n) noexcept nogil:
 cdef size_t replace_utf8(const uint8_t *text, size_t n, uint8_t *out, uint32_t *origin) noexcept nogil:
     """Writes to out what text.decode("utf-8", "replace").encode() gives and returns its length, at most 3 * n.
 
-    origin[i] becomes the offset in text at which the character begins, or the wrong piece, that byte i of out belongs to:
-    b"a\\xffb" -> b"a\\xef\\xbf\\xbdb", origin 0 1 1 1 2.
+    origin[i] becomes the offset in text at which the character begins, or the wrong piece, that byte i of out belongs
+    to: b"a\\xffb" -> b"a\\xef\\xbf\\xbdb", origin 0 1 1 1 2.
     """
     cdef size_t p = 0, size = 0
     cdef uint32_t code_point
@@ -332,7 +334,7 @@ cdef size_t incomplete_tail(const uint8_t *text, size_t n) noexcept nogil:
 # --- The same for Python: next_cut for corpus.py, the others for tests ---
 
 def _character_classes():
-    """The class of each of the 0x110000 code points as the tables have it: 0 other, 1 letter, 2 number, 3 whitespace."""
+    """The class of each of the 0x110000 code points in the tables: 0 other, 1 letter, 2 number, 3 whitespace."""
     cdef uint32_t code_point
     cdef bytearray classes = bytearray(0x110000)
     for code_point in range(0x110000):
@@ -341,7 +343,7 @@ def _character_classes():
 
 
 def _split_block(Splitter splitter, bytes text, int filler=0):
-    """What a native splitter gives for a whole text whose PAD following bytes have the value filler: its ends, or -1 - offset."""
+    """What a native splitter gives for a text with PAD bytes of the value filler behind it: ends, or -1 - offset."""
     cdef size_t n = len(text)
     cdef bytes padded = text + bytes([filler]) * PAD
     cdef uint32_t *ends = <uint32_t *> malloc((n + PAD) * sizeof(uint32_t))
@@ -357,9 +359,10 @@ def _split_block(Splitter splitter, bytes text, int filler=0):
 
 def _settled(Splitter splitter, bytes text):
     """How many chunks of a text are settled under the splitter, which is native."""
-    ends = np.array(_split_block(splitter, text), np.uint32)
-    cdef bytes raw = ends.tobytes()
-    return settled(<const uint8_t *> PyBytes_AS_STRING(text), len(text), <const uint32_t *> PyBytes_AS_STRING(raw), len(ends))
+    ends = _split_block(splitter, text)
+    cdef bytes raw = np.array(ends, np.uint32).tobytes()
+    cdef const uint32_t *words = <const uint32_t *> PyBytes_AS_STRING(raw)
+    return settled(<const uint8_t *> PyBytes_AS_STRING(text), len(text), words, len(ends))
 
 
 def next_cut(bytes text, size_t start=0):
