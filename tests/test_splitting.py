@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ TROUBLE = st.sampled_from("''  \n\r\t1sltrevdmLSE.,\u017f\u3000é")
 
 @both
 @given(st.text(st.one_of(st.characters(exclude_categories=["Cs"]), TROUBLE), max_size=60))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1000, deadline=None)
 def test_random_strings(kind: str, text: str) -> None:
     check(kind, text)
     encoded = text.encode()
@@ -133,7 +134,7 @@ def test_c36_vowel_signs_are_not_letters() -> None:
 
 @both
 @pytest.mark.parametrize("text", [*" \nx1^'é一\u3000\U0001f600", "\r\n", " \n", "\n ", "'s", ". ", "a'"])
-@pytest.mark.parametrize("end", ["", "x", "1", ".", "\n"])
+@pytest.mark.parametrize("end", ["", "x", "\n"])
 def test_long_runs_take_linear_time(kind: str, text: str, end: str) -> None:
     text = text * (1_200_000 // len(text)) + end
     encoded = text.encode()
@@ -335,7 +336,7 @@ WHOLE = st.lists(st.sampled_from(["aaaaaaaaaaaa", "é", "一", "\U0001f600"]), m
 
 
 @given(st.one_of(st.binary(max_size=40), WHOLE))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_utf8_on_random_bytes(data: bytes) -> None:
     check_bytes(data)
     for n in range(len(data)):
@@ -387,7 +388,7 @@ def test_without_a_pattern_a_text_is_one_chunk(splitter: Splitter) -> None:
 
 
 @pytest.mark.parametrize("wrong", [5, b"a", re.compile(b"a"), regex.compile(b"a"), ["a"]])
-def test_what_is_no_pattern_is_refused(wrong: object) -> None:
+def test_what_is_no_pattern_is_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match="pattern"):
         splitter_for(wrong)
 
