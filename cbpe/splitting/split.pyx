@@ -102,7 +102,7 @@ cdef class Splitter:
         UTF-8 is checked before the first piece is yielded.
         """
         if self.compiled is not None:
-            yield from _regex_batches(self.compiled, text.decode())
+            yield from _regex_batches(self.compiled, text)
         elif self.native != NULL:
             yield self._native_spans(text)
         else:
@@ -200,9 +200,9 @@ def _raise_unless_utf8(bytes text):
         text.decode()
 
 
-def _regex_batches(compiled, str text):
+def _regex_batches(compiled, bytes text):
     """Splitter.batches by regex: whole matches, whatever groups the pattern has."""
-    matches = compiled.finditer(text)
+    matches = compiled.finditer(text.decode())          # which lets go of the str at its end
     while batch := [match.group() for match in islice(matches, _BATCH)]:
         chunks = [chunk.encode() for chunk in batch if chunk]
         kept = b"".join(chunks)
