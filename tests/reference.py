@@ -44,7 +44,7 @@ def merge(ids: Sequence[int], pair: Pair, new_id: int) -> list[int]:
 
 
 def split(text: str, pattern: str | None) -> list[bytes]:
-    """The chunks of a text: what the pattern matches, or all of it where there is no pattern. Empty chunks are dropped."""
+    """The chunks of a text: what the pattern matches, or all of it where there is no pattern. None of them is empty."""
     chunks = [text] if pattern is None else [match.group() for match in regex.finditer(pattern, text)]
     return [chunk.encode("utf-8") for chunk in chunks if chunk]
 
