@@ -1,4 +1,76 @@
-"""cbpe: byte-level BPE, trained and applied at full speed, with exactly the merges and ids of minbpe."""
+"""cbpe: byte-level BPE, trained and applied at full speed, with exactly the merges and ids of minbpe.
 
-from cbpe.patterns import GPT4_SPLIT_PATTERN
+    from cbpe import RegexTokenizer
+
+    tokenizer = RegexTokenizer()
+    tokenizer.train_from_files("corpus.txt", 32768)
+    tokenizer.save("mine")                              # mine.model, mine.vocab
+    ids = tokenizer.encode_to_numpy("hello world")      # uint32[n]
+    tokenizer.decode(ids)                               # "hello world"
+
+How to read the code. There are two walks, and a file uses only what stands before it on its own walk, besides a few
+words that all share (errors, ids, pairtable, patterns, files).
+
+A corpus becomes a model:
+
+    training/corpus     paths and texts -> stretches of bytes that may be counted apart
+    splitting/split     bytes -> chunks, which no merge crosses
+    training/chunks     chunks -> distinct chunks in order of first appearance, each with its count
+    training/store      the same as an object, and as a file
+    training/pairs      distinct chunks -> the pairs in them
+    training/merges     pairs -> merges, the most frequent first
+    training/learn      all of it, with what people watch meanwhile
+    model               merges, special tokens and a pattern: what a tokenizer knows
+    formats/minbpe      a model <-> a file
+
+A prompt becomes ids, and ids become text:
+
+    regex, basic, gpt4  the tokenizers: what people call
+    native, base        what they share
+    special             special tokens, and where a text holds them
+    splitting/split     bytes -> chunks
+    encoding/encoder    chunks -> ids, by merges
+    encoding/decoder    ids -> bytes
+"""
+
+from cbpe.base import Tokenizer, get_stats, merge, render_token
+from cbpe.basic import BasicTokenizer
+from cbpe.errors import (
+    ChunkStoreError,
+    CorpusDecodeError,
+    CorpusTooLargeError,
+    DisallowedSpecialTokenError,
+    ModelFileError,
+    SpecialTokenError,
+    UnknownIdError,
+    VocabSizeError,
+)
+from cbpe.gpt4 import GPT4_SPECIAL_TOKENS, GPT4Tokenizer, recover_merges
+from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
+from cbpe.regex import RegexTokenizer
 from cbpe.training import ChunkStore
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "GPT2_SPLIT_PATTERN",
+    "GPT4_SPECIAL_TOKENS",
+    "GPT4_SPLIT_PATTERN",
+    "BasicTokenizer",
+    "ChunkStore",
+    "ChunkStoreError",
+    "CorpusDecodeError",
+    "CorpusTooLargeError",
+    "DisallowedSpecialTokenError",
+    "GPT4Tokenizer",
+    "ModelFileError",
+    "RegexTokenizer",
+    "SpecialTokenError",
+    "Tokenizer",
+    "UnknownIdError",
+    "VocabSizeError",
+    "get_stats",
+    "merge",
+    "recover_merges",
+    "render_token",
+]

@@ -1,7 +1,7 @@
 """The exceptions of cbpe.
 
-Each is also what the reference would raise at the same place, so that programs written for minbpe, which checks with assert
-and dictionary look-ups, catch what they always caught.
+Each is also what the reference would raise at the same place, so that programs written for minbpe, which checks with
+assert and dictionary look-ups, catch what they always caught.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ class UnknownIdError(ValueError, KeyError):
 
 
 class VocabSizeError(ValueError, AssertionError):
-    """A vocab_size below 256, or beyond what ids can number."""
+    """A vocab_size below 256, the number of bytes."""
 
 
 class SpecialTokenError(ValueError):
-    """A special token that cannot be registered: empty, not encodable, or its id is not free."""
+    """A special token that cannot be registered: empty, not encodable in UTF-8, or its id is not free."""
 
 
 class ModelFileError(ValueError, AssertionError):
-    """A model file that is damaged, foreign, or made for another kind of tokenizer; or a model its format cannot hold."""
+    """A model file that is damaged, foreign, or of another kind of tokenizer; or a model its format cannot hold."""
 
 
 class ChunkStoreError(ValueError):

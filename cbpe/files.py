@@ -1,30 +1,43 @@
-"""Writing files whole or not at all."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import BinaryIO
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of path when the block ends and vanishes if the block raises.
+    """Opens a file for bytes that takes the place of path when the block ends, and leaves path as it was if it fails.
 
-    Readers see the old file or the new one, never a part; it is on the disk before it takes its place. Raises OSError.
+    The bytes go to a new file in the same folder, which is flushed to the disk and renamed. A file that is replaced
+    hands on its permissions; one that may not be written, is refused. A link is followed. What is no file (a pipe,
+    /dev/stdout) cannot be replaced and is written to directly.
     """
-    name = os.fspath(path)
-    folder, base = os.path.split(name)
-    handle, temporary = tempfile.mkstemp(prefix=f".{base}.", suffix=".tmp", dir=folder or ".")
+    target = os.path.realpath(path)
     try:
-        with os.fdopen(handle, "wb") as file:
+        mode = os.stat(target).st_mode
+    except FileNotFoundError:
+        mode = None
+    if mode is not None and not (stat.S_ISREG(mode) and os.access(target, os.W_OK)):
+        with open(target, "wb") as file:            # raises what is wrong with a folder or a protected file
+            yield file
+        return
+    temporary = f"{target}.{secrets.token_hex(4)}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(temporary, flags, 0o666)   # less what the umask forbids
+    try:
+        with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, name)
+        if mode is not None:
+            os.chmod(temporary, stat.S_IMODE(mode))
+        os.replace(temporary, target)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
+        os.unlink(temporary)
         raise

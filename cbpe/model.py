@@ -1,0 +1,251 @@
+"""What a tokenizer knows, as one value that never changes.
+
+In: merges, special tokens and a pattern, from training, a file or a program that assigns to an attribute. Out: what
+works with them (splitter, encoder, decoder), each made when it is first asked for.
+
+A tokenizer holds one Model and replaces it as a whole, in one assignment. So a thread that is encoding while another
+one trains or loads sees the old state or the new one, never a mix; and a call that fails on the way has changed
+nothing.
+
+Merges are held as an array. The dicts that minbpe's attributes are, a hundred thousand entries for GPT-4, are made when
+somebody looks at them. A program may put its own in their place: those are held in `assigned` and taken as they are,
+for they may be half-built, or meant for a subclass that encodes its own way. What is wrong with them is said when an
+encoder or a decoder is made of them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+import regex
+
+from cbpe.encoding.decoder import Decoder
+from cbpe.encoding.encoder import Encoder
+from cbpe.errors import UnknownIdError
+from cbpe.special import MAX_ID, check_special_tokens
+from cbpe.splitting.split import Splitter, splitter_for
+
+Pair = tuple[int, int]
+T = TypeVar("T")
+
+
+class lazy(Generic[T]):
+    """A property that is computed once. Unlike functools.cached_property in Python 3.10 and 3.11 it has no lock.
+
+    A lock that a thread holds during a fork stays locked in the child for ever. Two threads may compute the value at
+    once, and the one that is stored first is used by both.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute = compute
+        self.name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> lazy[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object | None, owner: type) -> lazy[T] | T:
+        if instance is None:
+            return self
+        value: T = instance.__dict__.setdefault(self.name, self.compute(instance))
+        return value
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Model:
+    """Merges, special tokens and a pattern.
+
+    pairs: uint32[m, 2]; pairs[i] merge into the id 256 + i, unless merges are assigned. byte_ids: None, or 256 bytes:
+    the first id of each byte value (GPT-4 permutes them). specials_in_vocab: minbpe's vocab holds the special tokens of
+    a model that was loaded, and not those registered later. assigned: what a program put in place of what follows from
+    the rest: merges, vocab, compiled_pattern, inverse_special_tokens, byte_shuffle.
+    """
+
+    pairs: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty((0, 2), np.uint32))
+    special_tokens: Mapping[str, int] = field(default_factory=dict)
+    pattern: str = ""
+    byte_ids: bytes | None = None
+    specials_in_vocab: bool = False
+    assigned: Mapping[str, Any] = field(default_factory=dict)
+
+    # ---- other models made of this one
+
+    def trained(self, pairs: npt.NDArray[np.uint32]) -> Model:
+        """This model with merges that were learned; pattern and special tokens stay."""
+        assigned = {name: value for name, value in self.assigned.items() if name not in ("merges", "vocab")}
+        return replace(self, pairs=pairs, specials_in_vocab=False, assigned=assigned)
+
+    def registered(self, special_tokens: Mapping[str, int]) -> Model:
+        """This model with other special tokens. Raises SpecialTokenError if they do not go together with its merges."""
+        assigned = {name: value for name, value in self.assigned.items() if name != "inverse_special_tokens"}
+        checked = check_special_tokens(special_tokens, self.is_taken)
+        return replace(self, special_tokens=checked, specials_in_vocab=False, assigned=assigned)
+
+    def with_attribute(self, name: str, value: Any) -> Model:
+        """This model with an attribute of minbpe's tokenizers set to a value."""
+        if name == "special_tokens":
+            return replace(self, special_tokens=dict(value))
+        pattern, assigned = self.pattern, dict(self.assigned)
+        if name == "pattern":
+            pattern = value
+        elif name == "compiled_pattern":
+            assigned[name] = value
+        elif name == "inverse_byte_shuffle":
+            assigned["byte_shuffle"] = {first: byte for byte, first in value.items()}
+        else:
+            assigned[name] = dict(value)
+        if _is_compiled(pattern, assigned.get("compiled_pattern")):
+            # what it is anyhow, as programs set it after minbpe's load: it goes on following the pattern
+            del assigned["compiled_pattern"]
+        return replace(self, pattern=pattern, assigned=assigned)
+
+    # ---- minbpe's attributes, each made anew
+
+    def attribute(self, name: str) -> Any:
+        """The value of an attribute of minbpe's tokenizers. Dicts are the caller's own."""
+        if name in self.assigned:
+            value = self.assigned[name]
+            return dict(value) if isinstance(value, dict) else value
+        return _ATTRIBUTES[name](self)
+
+    def merges(self) -> dict[Pair, int]:
+        """The pairs and the ids they merge into, in the order of the ids unless a program assigned another."""
+        if "merges" in self.assigned:
+            return dict(self.assigned["merges"])
+        pairs = map(tuple, self.pairs.tolist())
+        return dict(zip(pairs, range(256, 256 + len(self.pairs)), strict=True))
+
+    def vocab(self, *, with_specials: bool, values: bytes = bytes(range(256))) -> dict[int, bytes]:
+        """The bytes of every id, and of the special tokens if wanted.
+
+        values: the byte that each id below 256 stands for.
+        """
+        vocab = {i: values[i : i + 1] for i in range(256)}
+        if "merges" in self.assigned:
+            for (left, right), number in self.assigned["merges"].items():
+                if left not in vocab or right not in vocab:
+                    missing = right if left in vocab else left
+                    raise UnknownIdError(f"merge {(left, right)} -> {number}: no merge before it makes {missing}")
+                vocab[number] = vocab[left] + vocab[right]
+        else:
+            for number, (left, right) in enumerate(self.pairs.tolist(), start=256):
+                vocab[number] = vocab[left] + vocab[right]
+        if with_specials:
+            for word, number in self.special_tokens.items():
+                vocab[number] = word.encode()
+        return vocab
+
+    def is_taken(self, number: int) -> bool:
+        """Whether an id is a byte's or a merge's."""
+        if number < 256:
+            return True
+        return number in self._assigned_ids if "merges" in self.assigned else number < 256 + len(self.pairs)
+
+    # ---- what works with them
+
+    @lazy
+    def specials(self) -> dict[str, int]:
+        """The special tokens, checked. Raises SpecialTokenError."""
+        return check_special_tokens(self.special_tokens, self.is_taken)
+
+    @lazy
+    def first_ids(self) -> bytes | None:
+        """byte_ids, or what was assigned in their place. Raises ValueError if that is no permutation of 0..255."""
+        if "byte_shuffle" not in self.assigned:
+            return self.byte_ids
+        shuffle = self.assigned["byte_shuffle"]
+        if sorted(shuffle) != list(range(256)) or sorted(shuffle.values()) != list(range(256)):
+            raise ValueError("a byte shuffle must map 0..255 to 0..255, each to another")
+        return bytes(shuffle[i] for i in range(256))
+
+    @lazy
+    def splitter(self) -> Splitter:
+        return splitter_for(self.assigned.get("compiled_pattern", self.pattern))
+
+    @lazy
+    def encoder(self) -> Encoder:
+        if "merges" in self.assigned:
+            return Encoder(*_merge_arrays(self.assigned["merges"]), self.first_ids)
+        ids = np.arange(256, 256 + len(self.pairs), dtype=np.uint32)
+        return Encoder(np.ascontiguousarray(self.pairs, dtype=np.uint32), ids, self.first_ids)
+
+    @lazy
+    def decoder(self) -> Decoder:
+        return Decoder(self.tokens(with_specials=True))
+
+    def tokens(self, *, with_specials: bool) -> dict[int, bytes]:
+        """The bytes that each id stands for in a text. Raises SpecialTokenError."""
+        values = bytes(range(256)) if self.first_ids is None else _inverse(self.first_ids)
+        tokens: dict[int, bytes]
+        if "vocab" in self.assigned:
+            tokens = {number: token.translate(values) for number, token in self.assigned["vocab"].items()}
+        else:
+            tokens = self.vocab(with_specials=False, values=values)
+        if with_specials:
+            inverse = {number: word for word, number in self.specials.items()}
+            for number, word in self.assigned.get("inverse_special_tokens", inverse).items():
+                tokens.setdefault(number, word.encode())
+        return tokens
+
+    @lazy
+    def _assigned_ids(self) -> frozenset[int]:
+        return frozenset(self.assigned["merges"].values())
+
+    # ---- copies and pickles: the plain values only
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        return self
+
+
+_ATTRIBUTES: dict[str, Callable[[Model], Any]] = {
+    "merges": Model.merges,
+    "vocab": lambda model: model.vocab(with_specials=model.specials_in_vocab),
+    "pattern": lambda model: model.pattern,
+    "compiled_pattern": lambda model: regex.compile(model.pattern),
+    "special_tokens": lambda model: dict(model.special_tokens),
+    "inverse_special_tokens": lambda model: {number: word for word, number in model.special_tokens.items()},
+    "byte_shuffle": lambda model: dict(enumerate(model.first_ids or b"")),
+    "inverse_byte_shuffle": lambda model: dict(enumerate(_inverse(model.first_ids or b""))),
+}
+
+
+def _merge_arrays(merges: Mapping[Pair, int]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """{(97, 98): 256} -> uint32 [[97, 98]] and [256]. Raises ValueError naming the first entry that is no merge."""
+    rows: list[tuple[int, int, int]] = []
+    for pair, number in merges.items():
+        try:
+            left, right = pair
+            row = operator.index(left), operator.index(right), operator.index(number)
+        except (TypeError, ValueError):
+            raise ValueError(f"merges must map pairs of ids to ids: {pair!r} -> {number!r}") from None
+        if not (min(row) >= 0 and max(row) <= MAX_ID):
+            raise ValueError(f"ids of merges must lie in 0..{MAX_ID}: {pair!r} -> {number!r}")
+        rows.append(row)
+    array = np.array(rows, dtype=np.uint32).reshape(-1, 3)
+    return np.ascontiguousarray(array[:, :2]), np.ascontiguousarray(array[:, 2])
+
+
+def _is_compiled(pattern: str, compiled: Any) -> bool:
+    """Whether it is what regex makes of the pattern."""
+    return (
+        isinstance(compiled, regex.Pattern)
+        and compiled.pattern == pattern
+        and compiled.flags == regex.compile(pattern).flags
+    )
+
+
+def _inverse(permutation: bytes) -> bytes:
+    """bytes 2, 0, 1 -> bytes 1, 2, 0."""
+    return bytes(sorted(range(len(permutation)), key=permutation.__getitem__))

@@ -1,0 +1,374 @@
+"""What BasicTokenizer, RegexTokenizer and GPT4Tokenizer share: training, encoding and decoding with the compiled parts.
+
+A corpus comes in, is counted as a ChunkStore and leaves as merges; a text comes in and leaves as ids; ids come in and
+leave as bytes. Here arguments are checked and the parts are called; what each does, stands with it.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cbpe.base import Attribute, Tokenizer
+from cbpe.errors import ChunkStoreError, SpecialTokenError, VocabSizeError
+from cbpe.model import Model
+from cbpe.special import MAX_ID, allowed_words, check_special_tokens, check_word, cut
+from cbpe.splitting.split import Splitter
+from cbpe.training import ChunkStore, learn_merges
+
+if TYPE_CHECKING:
+    from typing import SupportsIndex
+
+    StrPath = str | os.PathLike[str]
+    SpecialTokens = Iterable[str] | Mapping[str, int]
+
+
+class NativeTokenizer(Tokenizer):
+    """Training, encoding and decoding; a subclass says how texts are split."""
+
+    inverse_special_tokens = Attribute[dict[int, str]]("dict int -> str: the special token of each id.")
+
+    _encodes_its_own_way = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        # a subclass may encode chunks in Python, as minbpe's own GPT4Tokenizer does: then it is asked chunk by chunk
+        super().__init_subclass__(**kwargs)
+        cls._encodes_its_own_way = (
+            cls._encode_chunk is not NativeTokenizer._encode_chunk
+            or cls.encode_ordinary is not NativeTokenizer.encode_ordinary
+        )
+
+    def _splitter(self, model: Model) -> Splitter:
+        raise NotImplementedError
+
+    # ---- special tokens
+
+    def register_special_tokens(self, special_tokens: Mapping[str, int]) -> None:
+        """Takes these special tokens, str -> id, in place of those there are.
+
+        Training keeps them. Where two could begin at one place in a text, the one that stands first in the dict is
+        taken. Raises SpecialTokenError, and changes nothing, if a token is empty or not a str, or an id is not an int,
+        negative, that of a byte or a merge, or given twice.
+        """
+        self._model = self._model.registered(special_tokens)
+
+    # ---- training
+
+    def train(
+        self,
+        text: str,
+        vocab_size: int,
+        verbose: bool = False,
+        *,
+        special_tokens: SpecialTokens | None = None,
+        min_frequency: int = 1,
+        num_threads: int | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        """Learns vocab_size - 256 merges from a text, in place of those there are, exactly as minbpe does.
+
+        Args:
+            text: a str. vocab_size: the number of ids afterwards, special tokens not counted; 256 or more. If the text
+            does not support
+                as many, training stops early with a UserWarning that names the size reached.
+            verbose: print minbpe's line for every merge.
+            special_tokens: None: keep those that are registered, and train as if there were none. A list of str: leave
+                them out of what is counted, and register them with the ids that follow the last merge's. A dict
+                str -> id: the same with these ids.
+            min_frequency: stop before the first merge of a pair that occurs less often.
+            num_threads: how many to use, None for one per processor. The result does not depend on it.
+            progress: show bars; None: if this is a terminal.
+
+        A call that fails or is interrupted leaves the tokenizer as it was. Raises TypeError, VocabSizeError,
+        SpecialTokenError (also if a registered id is one that a merge would get), UnicodeEncodeError for lone
+        surrogates, CorpusTooLargeError, MemoryError.
+        """
+        _check_text(text)
+        self._train(
+            vocab_size,
+            lambda **how: ChunkStore.from_iterator([text], **how),
+            special_tokens=special_tokens,
+            min_frequency=min_frequency,
+            num_threads=num_threads,
+            verbose=verbose,
+            progress=progress,
+        )
+
+    def train_from_files(
+        self,
+        paths: StrPath | Iterable[StrPath],
+        vocab_size: int,
+        *,
+        special_tokens: SpecialTokens | None = None,
+        min_frequency: int = 1,
+        num_threads: int | None = None,
+        errors: str = "strict",
+        verbose: bool = False,
+        progress: bool | None = None,
+    ) -> None:
+        """Learns merges from files, each of which is a text of its own; see train.
+
+        Args:
+            paths: one path or several. The files are read as they are: no line end is translated.
+            errors: what to do about bytes that are not UTF-8: "strict" raises CorpusDecodeError with file and offset,
+                "replace" counts U+FFFD in their place, as bytes.decode does.
+
+        Raises what train does, and OSError naming the file.
+        """
+        self._train(
+            vocab_size,
+            lambda **how: ChunkStore.from_files(paths, errors=errors, **how),
+            special_tokens=special_tokens,
+            min_frequency=min_frequency,
+            num_threads=num_threads,
+            verbose=verbose,
+            progress=progress,
+        )
+
+    def train_from_iterator(
+        self,
+        texts: Iterable[str],
+        vocab_size: int,
+        *,
+        special_tokens: SpecialTokens | None = None,
+        min_frequency: int = 1,
+        num_threads: int | None = None,
+        errors: str = "strict",
+        verbose: bool = False,
+        progress: bool | None = None,
+    ) -> None:
+        """Learns merges from an iterable of str, each of which is a text of its own; see train.
+
+        A single str is refused with a TypeError: its characters would be texts. The iterable is read once. errors has
+        no effect, for a str has no wrong bytes.
+        """
+        self._train(
+            vocab_size,
+            lambda **how: ChunkStore.from_iterator(texts, errors=errors, **how),
+            special_tokens=special_tokens,
+            min_frequency=min_frequency,
+            num_threads=num_threads,
+            verbose=verbose,
+            progress=progress,
+        )
+
+    def train_from_chunks(
+        self,
+        store: ChunkStore,
+        vocab_size: int,
+        *,
+        special_tokens: SpecialTokens | None = None,
+        min_frequency: int = 1,
+        num_threads: int | None = None,
+        errors: str = "strict",
+        verbose: bool = False,
+        progress: bool | None = None,
+    ) -> None:
+        """Learns merges from a store of counted chunks, which can be used again; see train.
+
+        special_tokens are registered; to leave them out of what is counted is up to whoever makes the store.
+        num_threads and errors have no effect: the counting is done. Raises ChunkStoreError if the store's pattern is
+        not the tokenizer's.
+        """
+        if not isinstance(store, ChunkStore):
+            raise TypeError(f"store must be a ChunkStore, not {type(store).__name__}")
+
+        def counted(pattern: Any, **how: Any) -> ChunkStore:
+            wanted = getattr(pattern, "pattern", pattern)
+            if store.pattern != wanted:
+                raise ChunkStoreError(
+                    f"the store was counted with pattern {store.pattern!r}, and the tokenizer's is {wanted!r}"
+                )
+            return store
+
+        self._train(
+            vocab_size,
+            counted,
+            special_tokens=special_tokens,
+            min_frequency=min_frequency,
+            num_threads=num_threads,
+            verbose=verbose,
+            progress=progress,
+            keep_store=True,
+        )
+
+    def _train(
+        self,
+        vocab_size: int,
+        count: Callable[..., ChunkStore],
+        *,
+        special_tokens: SpecialTokens | None,
+        min_frequency: int,
+        num_threads: int | None,
+        verbose: bool,
+        progress: bool | None,
+        keep_store: bool = False,
+    ) -> None:
+        """Every way to train: checks, counts, learns, and replaces the model when nothing can fail any more.
+
+        count: makes the store; takes pattern, special_tokens, num_threads and progress.
+        """
+        vocab_size = _as_int(vocab_size, "vocab_size")
+        if vocab_size < 256:
+            raise VocabSizeError(f"vocab_size must be at least 256, the number of bytes: {vocab_size}")
+        min_frequency = _as_int(min_frequency, "min_frequency", least=1)
+        if num_threads is not None:
+            num_threads = _as_int(num_threads, "num_threads", least=1)
+        words = _special_words(special_tokens)
+        model = self._model
+        store = count(
+            pattern=_pattern_of(self._splitter(model)), special_tokens=words, num_threads=num_threads, progress=progress
+        )
+        num_merges = min(vocab_size, MAX_ID + 1) - 256
+        pairs, _ = learn_merges(
+            store,
+            num_merges,
+            min_frequency=min_frequency,
+            verbose=verbose,
+            progress=progress,
+            close_store=not keep_store,
+        )
+        reached = 256 + len(pairs)
+        if special_tokens is None:
+            new = dict(model.special_tokens)
+        elif isinstance(special_tokens, Mapping):
+            new = dict(special_tokens)
+        else:
+            new = {word: number for number, word in enumerate(words, start=reached)}
+        trained = model.trained(pairs).registered(new)
+        if reached < vocab_size:
+            reason = f"no pair occurs {min_frequency} times" if min_frequency > 1 else "no pair is left to merge"
+            message = f"training stopped at a vocabulary of {reached} instead of {vocab_size}: {reason}"
+            warnings.warn(message, UserWarning, stacklevel=3)
+        self._model = trained
+
+    # ---- encoding
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        """The ids of a text in which special tokens are text like any other."""
+        model = self._model
+        data = self._to_utf8(text)[1]
+        splitter = self._splitter(model)
+        if self._encodes_its_own_way:
+            return [number for chunk in splitter.split(data) for number in self._encode_chunk(chunk)]
+        return model.encoder.encode(data, splitter)
+
+    def encode_to_numpy(self, text: str, allowed_special: str | Set[str] = "none_raise") -> npt.NDArray[np.uint32]:
+        """The ids of a text as an array, uint32[n]: what encode gives, without making an int of each."""
+        model = self._model
+        splitter = self._splitter(model)
+        arrays = []
+        for part in self._parts(text, allowed_special, model):
+            if isinstance(part, int):
+                arrays.append(np.array([part], dtype=np.uint32))
+            elif self._encodes_its_own_way:
+                arrays.append(np.array(self.encode_ordinary(part.decode()), dtype=np.uint32))
+            else:
+                arrays.append(model.encoder.encode_to_numpy(part, splitter))
+        return arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, np.uint32), *arrays])
+
+    def count(self, text: str, allowed_special: str | Set[str] = "none_raise") -> int:
+        """How many ids encode gives for a text."""
+        model = self._model
+        splitter = self._splitter(model)
+        total = 0
+        for part in self._parts(text, allowed_special, model):
+            if isinstance(part, int):
+                total += 1
+            elif self._encodes_its_own_way:
+                total += len(self.encode_ordinary(part.decode()))
+            else:
+                total += model.encoder.count(part, splitter)
+        return total
+
+    def _encode(self, text: str, allowed_special: str | Set[str]) -> list[int]:
+        """The ids of a text: what a subclass's encode gives."""
+        model = self._model
+        splitter = self._splitter(model)
+        ids: list[int] = []
+        for part in self._parts(text, allowed_special, model):
+            if isinstance(part, int):
+                ids.append(part)
+                continue
+            if self._encodes_its_own_way:
+                more = self.encode_ordinary(part.decode())
+            else:
+                more = model.encoder.encode(part, splitter)
+            ids = ids + more if ids else more
+        return ids
+
+    def _encode_chunk(self, text_bytes: bytes) -> list[int]:
+        """The ids of one chunk, which is not split any more."""
+        return self._model.encoder.encode_chunk(bytes(text_bytes))
+
+    def _parts(self, text: str, allowed_special: str | Set[str], model: Model) -> Iterator[bytes | int]:
+        """The text in UTF-8, cut at the special tokens that are allowed, which come as their ids."""
+        text, data = self._to_utf8(text)
+        words = allowed_words(model.specials, allowed_special, text)
+        if not words:
+            yield data
+            return
+        for part in cut(text, model.specials, words):
+            yield part if isinstance(part, int) else part.encode()
+
+    def _to_utf8(self, text: str) -> tuple[str, bytes]:
+        """The text, and the same in UTF-8. Raises TypeError, UnicodeEncodeError for lone surrogates."""
+        _check_text(text)
+        return text, str.encode(text)
+
+    # ---- decoding
+
+    def decode(self, ids: Iterable[SupportsIndex] | npt.NDArray[Any]) -> str:
+        """The text of ids, special tokens included, with U+FFFD in place of what is not UTF-8.
+
+        Args:
+            ids: a list, any other iterable of ints, or an array of any integer type.
+
+        Raises UnknownIdError, naming the id, for one that the tokenizer does not have; TypeError for what is no int.
+        """
+        return self.decode_bytes(ids).decode("utf-8", errors="replace")
+
+    def decode_bytes(self, ids: Iterable[SupportsIndex] | npt.NDArray[Any]) -> bytes:
+        """The bytes of ids: what decode makes a str of. Part of a character stays what it is."""
+        return self._model.decoder.decode_bytes(ids)
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a str, not {type(text).__name__}")
+
+
+def _as_int(value: object, name: str, least: int | None = None) -> int:
+    """An int, numpy's included; TypeError for others, ValueError below the least."""
+    try:
+        number = operator.index(value)      # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} must be an int, not {value!r}") from None
+    if least is not None and number < least:
+        raise ValueError(f"{name} must be at least {least}: {number}")
+    return number
+
+
+def _special_words(special_tokens: SpecialTokens | None) -> list[str]:
+    """The special tokens that training leaves out. Raises SpecialTokenError, TypeError for a single str."""
+    if special_tokens is None:
+        return []
+    if isinstance(special_tokens, Mapping):
+        return list(check_special_tokens(special_tokens, lambda number: number < 256))
+    if isinstance(special_tokens, (str, bytes)):
+        raise TypeError(f"special_tokens must be a list of str or a dict, not a single {type(special_tokens).__name__}")
+    words = [check_word(word) for word in special_tokens]
+    if len(set(words)) < len(words):
+        raise SpecialTokenError(f"a special token is listed twice: {next(w for w in words if words.count(w) > 1)!r}")
+    return words
+
+
+def _pattern_of(splitter: Splitter) -> Any:
+    """What a splitter was made of, so that a store can make the same."""
+    return splitter.pattern if splitter.compiled is None else splitter.compiled
