@@ -11,16 +11,19 @@ copies it.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from cbpe.errors import ModelFileError
 from cbpe.formats import minbpe
+from cbpe.formats.minbpe import render_token, replace_control_characters
 from cbpe.model import Model, Pair
 
 T = TypeVar("T")
+
+__all__ = ["Tokenizer", "get_stats", "merge", "render_token", "replace_control_characters"]
 
 
 def get_stats(ids: Sequence[int], counts: dict[Pair, int] | None = None) -> dict[Pair, int]:
@@ -29,7 +32,7 @@ def get_stats(ids: Sequence[int], counts: dict[Pair, int] | None = None) -> dict
     [1, 2, 3, 1, 2] -> {(1, 2): 2, (2, 3): 1, (3, 1): 1}
     """
     counts = {} if counts is None else counts
-    for pair in zip(ids, ids[1:], strict=False):
+    for pair in itertools.pairwise(ids):
         counts[pair] = counts.get(pair, 0) + 1
     return counts
 
@@ -48,18 +51,6 @@ def merge(ids: Sequence[int], pair: Pair, idx: int) -> list[int]:
         else:
             merged.append(ids[i])
     return merged
-
-
-def replace_control_characters(s: str) -> str:
-    """The text with every character of the Unicode categories C* written out: "a\\nb" -> "a\\\\u000ab"."""
-    if s.isprintable():
-        return s
-    return "".join(f"\\u{ord(ch):04x}" if unicodedata.category(ch).startswith("C") else ch for ch in s)
-
-
-def render_token(t: bytes) -> str:
-    """A token for people to read: b"caf\\xc3\\xa9\\n\\xff" -> "café\\\\u000a\\ufffd"."""
-    return replace_control_characters(t.decode("utf-8", errors="replace"))
 
 
 class WatchedDict(dict[Any, Any]):

@@ -297,10 +297,13 @@ class NativeTokenizer(Tokenizer):
                 ids.append(part)
                 continue
             if self._encodes_its_own_way:
-                more = self.encode_ordinary(part.decode())
+                more = list(self.encode_ordinary(part.decode()))
             else:
                 more = model.encoder.encode(part, splitter)
-            ids = ids + more if ids else more
+            if ids:
+                ids += more
+            else:
+                ids = more          # no copy where there is nothing else
         return ids
 
     def _encode_chunk(self, text_bytes: bytes) -> list[int]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Mapping
 
 import numpy as np
@@ -84,8 +85,6 @@ def _model_text(pattern: str, special_tokens: Mapping[str, int], merges: Mapping
 
 def vocab_text(vocab: Mapping[int, bytes], merges: Mapping[Pair, int]) -> str:
     """The content of a .vocab file. Raises ModelFileError if the vocab lacks a part of a token that it holds."""
-    from cbpe.base import render_token  # base stands on this module
-
     pairs = {number: pair for pair, number in merges.items()}
     rendered = {number: render_token(token) for number, token in vocab.items()}
     lines = []
@@ -98,6 +97,18 @@ def vocab_text(vocab: Mapping[int, bytes], merges: Mapping[Pair, int]) -> str:
         else:
             lines.append(f"[{token}] {number}\n")
     return "".join(lines)
+
+
+def replace_control_characters(s: str) -> str:
+    """The text with every character of the Unicode categories C* written out: "a\\nb" -> "a\\\\u000ab"."""
+    if s.isprintable():
+        return s
+    return "".join(f"\\u{ord(ch):04x}" if unicodedata.category(ch).startswith("C") else ch for ch in s)
+
+
+def render_token(t: bytes) -> str:
+    """A token for people to read: b"caf\\xc3\\xa9\\n\\xff" -> "café\\\\u000a\\ufffd"."""
+    return replace_control_characters(t.decode("utf-8", errors="replace"))
 
 
 def load(model_file: str | os.PathLike[str]) -> tuple[str, dict[str, int], npt.NDArray[np.uint32]]:
