@@ -165,6 +165,7 @@ cdef class Decoder:
             total += <uint64_t> len(token)
         if total >= <uint32_t> UNKNOWN:
             raise OverflowError(f"tokens of {total:,} bytes in all: the limit is {<uint32_t> UNKNOWN - 1:,}")
+        vocabulary.n_far = n
         for i in range(n):
             if numbers[i] < SPREAD * (i + 1) + SPARE:
                 vocabulary.n_dense = numbers[i] + 1
