@@ -2,12 +2,11 @@
 
     python scripts/make_gpt4_data.py PATH/cl100k_base.tiktoken
 
-A rank file holds a line per token, its bytes in base64 and its rank, which is its id; how the token was merged it does not
-say. Merging the token's bytes with the ranks below its own ends in the two tokens that it was made of. The 256 tokens of
-one byte hold the ranks 0..255, though not in the order of the bytes: their order is kept too.
+A rank file holds a line per token, its bytes in base64 and its rank, which is its id; how the token was merged it does
+not say. Merging the token's bytes with the ranks below its own ends in the two tokens that it was made of. The 256
+tokens of one byte hold the ranks 0..255, though not in the order of the bytes: their order is kept too.
 
-The file made, described in cbpe/data/cl100k.py, is the same on every machine for one version of zlib; what it unpacks to is
-the same for all.
+The file made is described in cbpe/data/cl100k.py. Versions of zlib may pack it differently; what it holds is the same.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,7 @@ def parents(ranks: dict[bytes, int], token: bytes, rank: int) -> tuple[int, int]
     """The ids that were merged into the token: with {a: 0, b: 1, ab: 2, abb: 3}, b"abb" of rank 3 gives (2, 1)."""
     parts = [token[i : i + 1] for i in range(len(token))]
     while len(parts) > 2:
-        candidates = [ranks.get(left + right, rank) for left, right in zip(parts, parts[1:], strict=False)]
+        candidates = [ranks.get(left + right, rank) for left, right in pairwise(parts)]
         lowest = min(candidates)
         if lowest >= rank:
             break

@@ -6,7 +6,7 @@ import copy
 import pickle
 import random
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -68,7 +68,7 @@ class Tensor:
 
 
 IDS = [104, 105, 97, 32, 98]
-KINDS: list[Callable[[list[int]], Iterable[Any]]] = [
+KINDS: list[Callable[[list[int]], Any]] = [
     list,
     tuple,
     iter,
@@ -96,7 +96,7 @@ KINDS: list[Callable[[list[int]], Iterable[Any]]] = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_c43_integers_of_every_kind(kind: Callable[[list[int]], Iterable[Any]]) -> None:
+def test_c43_integers_of_every_kind(kind: Callable[[list[int]], Any]) -> None:
     assert DECODER.decode_bytes(kind(IDS)) == b"hia b"
     if kind not in (bytes, bytearray):
         assert DECODER.decode_bytes(kind([])) == b""
@@ -112,7 +112,10 @@ def test_c43_ranges_bools_and_read_only_arrays() -> None:
     assert DECODER.decode_bytes(ids) == b"a" + b"d" * 1000 + b"b"
 
 
-@pytest.mark.parametrize("number", [-1, 261, 299, 301, 5000, 2**31, 2**32 - 1, 2**32, 2**32 + 97, -(2**32) + 97, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize(
+    "number",
+    [-1, 261, 299, 301, 5000, 2**31, 2**32 - 1, 2**32, 2**32 + 97, -(2**32) + 97, 2**63 - 1, -(2**63)],
+)
 def test_c41_unknown_ids_are_named(number: int) -> None:
     kinds: list[Any] = [[97, number], (97, number), iter([97, number]), [97, np.int64(number)], np.array([97, number])]
     kinds += [np.array([97, number], dtype=">i8"), np.array([97, 97, number, number])[::2], array("q", [97, number])]
@@ -126,12 +129,13 @@ def test_c41_unknown_ids_are_named(number: int) -> None:
 
 @pytest.mark.parametrize("number", [2**63, 2**64 - 1, 2**63 + 97])
 def test_c41_ids_beyond_64_bits(number: int) -> None:
-    for ids in [[number], np.array([number], dtype=np.uint64), np.array([number], dtype=">u8")]:
+    kinds: list[Any] = [[number], np.array([number], dtype=np.uint64), np.array([number], dtype=">u8")]
+    for ids in kinds:
         with pytest.raises(UnknownIdError, match=f"^id {number} at index 0 is not"):
             DECODER.decode_bytes(ids)
     with pytest.raises(UnknownIdError, match=f"^id {2**64 + 97} at index 0 is not"):
         DECODER.decode_bytes([2**64 + 97])
-    with pytest.raises(UnknownIdError, match="^id of 100001 bits at index 1 is not"):
+    with pytest.raises(UnknownIdError, match=r"^id of 100001 bits at index 1 is not"):
         DECODER.decode_bytes([97, 2**100_000])
 
 
@@ -152,7 +156,14 @@ def test_c41_what_is_not_integers_is_refused(ids: Any) -> None:
 
 @pytest.mark.parametrize(
     "ids",
-    [np.array([97.0]), np.array(["a"]), np.array([[97]]), np.array([97], dtype=object), np.array([97 + 0j]), array("d", [97.0])],
+    [
+        np.array([97.0]),
+        np.array(["a"]),
+        np.array([[97]]),
+        np.array([97], dtype=object),
+        np.array([97 + 0j]),
+        array("d", [97.0]),
+    ],
 )
 def test_c41_arrays_of_something_else_are_refused(ids: Any) -> None:
     with pytest.raises(TypeError):
@@ -161,7 +172,7 @@ def test_c41_arrays_of_something_else_are_refused(ids: Any) -> None:
 
 def test_errors_name_the_type_and_the_index() -> None:
     with pytest.raises(TypeError, match="not str at index 1"):
-        DECODER.decode_bytes([97, "b"])
+        DECODER.decode_bytes([97, "b"])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="float64"):
         DECODER.decode_bytes(np.array([97.0]))
     with pytest.raises(ZeroDivisionError):
@@ -206,8 +217,9 @@ def test_c44_bytes_are_exact_and_cut_characters_harmless(data: str, text: str) -
 def test_special_tokens_with_far_ids() -> None:
     tokens = {**BYTES, 100_257: b"<|endoftext|>", LARGEST_ID: b"<last>", 2**31: b"<middle>"}
     decoder = Decoder(tokens)
-    for ids in [[97, LARGEST_ID, 2**31, 98, 100_257], np.array([97, LARGEST_ID, 2**31, 98, 100_257])]:
-        assert decoder.decode_bytes(ids) == b"a<last><middle>b<|endoftext|>"
+    ids = [97, LARGEST_ID, 2**31, 98, 100_257]
+    assert decoder.decode_bytes(ids) == b"a<last><middle>b<|endoftext|>"
+    assert decoder.decode_bytes(np.array(ids)) == b"a<last><middle>b<|endoftext|>"
     for number in [256, 100_256, 100_258, 2**31 - 1, 2**31 + 1, LARGEST_ID - 1, LARGEST_ID + 1]:
         with pytest.raises(UnknownIdError, match=str(number)):
             decoder.decode_bytes(np.array([number]))

@@ -24,7 +24,7 @@ cimport cython
 from cbpe.ids cimport NO_ID, id_t
 
 cdef enum:
-    WIDTH = 16                  # bytes that are copied for every token: nearly all are shorter, and a fixed size is one move
+    WIDTH = 16                  # bytes copied for every token: nearly all are shorter, and a fixed size is one move
     SPREAD = 4                  # the array has at most so many places a token,
     SPARE = 1024                # and so many more
     UNKNOWN = 0xFFFFFFFF        # the length of a token that is not there
@@ -133,7 +133,7 @@ cdef unknown(number, index):
 
 
 cdef as_array(ids):
-    """What is an array in all but name (array.array, memoryview, bytes, a tensor) as a numpy array; None for the rest."""
+    """An array in all but name (array.array, memoryview, bytes, a tensor) as a numpy array; None for the rest."""
     if hasattr(ids, "__array__"):
         return np.asarray(ids)
     try:
@@ -201,7 +201,8 @@ cdef class Decoder:
         """The bytes of the ids, end to end.
 
         Args:
-            ids: integers: a list, any other iterable, or a one-dimensional array of any integer type, stride and byte order.
+            ids: integers: a list, any other iterable, or an array of one dimension and any integer type, stride and
+                byte order.
 
         Raises:
             UnknownIdError: an id is not in the vocabulary; names it and its index.
@@ -242,7 +243,7 @@ cdef class Decoder:
         return decode_ids[int64_t](&self.vocabulary, <const int64_t *> &view[0], n, ids)
 
     cdef bytes _decode_sequence(self, ids):
-        """ids: a list or a tuple, whose values are copied first, since an object's __index__ may do anything to a list."""
+        """ids: a list or a tuple. The values are copied first: an object's __index__ may do anything to a list."""
         cdef size_t n = len(ids)
         cdef size_t i = 0
         cdef int64_t number

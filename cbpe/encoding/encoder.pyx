@@ -2,36 +2,38 @@
 
 In: the bytes of a text and a splitter. Out: ids, as a list, as an array, or only their number.
 
-minbpe's rule for one chunk: as long as two tokens stand side by side, take among the pairs present the one whose merge has
-the lowest id (among equals the pair that occurs first), replace all its occurrences from left to right, and look again.
+minbpe's rule for one chunk: as long as two tokens stand side by side, take among the pairs present the one whose
+merge has the lowest id (among equals the pair that occurs first), replace all its occurrences from left to right, and
+look again.
 
 A merge has a *slot*, its place among all merges sorted by id. Two ways through a chunk:
 
-*Short chunks* (up to 32 bytes, nearly all of them) lie in two small arrays, the tokens and the slots of their pairs. A round
-finds the lowest slot and rewrites both arrays in one sweep: the rule to the letter. It compares slots where the rule compares
-ids, which is the same if no two merges share an id. Models in which some do take the other way for every chunk.
+*Short chunks* (up to 32 bytes, nearly all of them) lie in two small arrays, the tokens and the slots of their pairs.
+A round finds the lowest slot and rewrites both arrays in one sweep: the rule to the letter. It compares slots where
+the rule compares ids, which is the same if no two merges share an id. Models in which some do take the other way for
+every chunk.
 
-*Long chunks* would be quadratic that way: a megabyte of text needs a million rounds' worth of scanning. There every position
-whose pair can merge is held in a *run*, a linked list of ascending positions of one pair, and a heap orders the runs by
-(id of the merge, first position). A round takes the first run and merges at its head until it is empty. Each merge takes at
-most three positions out of their runs and puts at most two into others: amortised O(n log n) for n bytes, whatever the
-model. Why this is exact for every model, hand-made ones too:
+*Long chunks* would be quadratic that way: a megabyte would be scanned once for every merge. There every
+position whose pair can merge is held in a *run*, a linked list of ascending positions of one pair, and a heap orders
+the runs by (id of the merge, first position). A round takes the first run and merges at its head until it is empty.
+Each merge takes at most three positions out of their runs and puts at most two into others: amortised O(n log n) for
+n bytes, whatever the model. Why this is exact for every model, hand-made ones too:
 
-1. Runs hold exactly the positions whose pair can merge, each in one run: a position leaves its run in the moment its pair
-   ends, and enters a run of the new pair in the same moment.
-2. A run only grows at its end and only by positions behind all that it ever held, so its head only moves right and the
-   position that the heap remembers for it is never too far right. An entry that is out of date is corrected before it is
-   believed. An entry that is up to date and on top is thus the lowest id present and, among pairs that share the id, the
-   first occurrence in the current sequence.
-3. A pair may be born in several rounds (where a merge makes an id that existed before), so it may have several runs. They are
-   merged into one, in order, before the sweep: it sees all occurrences there are, from left to right.
-4. Merging at a head removes the position of the second token too: of the overlapping pairs in "aaa" the second is gone before
-   the sweep comes to it, as in minbpe's merge.
-5. Occurrences that the sweep itself gives birth to enter new runs, for the pair has none that is open: they wait for their
-   round, as they do in minbpe, which looks at the sequence anew only after the sweep.
+1. Runs hold exactly the positions whose pair can merge, each in one run: a position leaves its run in the moment its
+   pair ends, and enters a run of the new pair in the same moment.
+2. A run only grows at its end and only by positions behind all that it ever held, so its head only moves right and
+   the position that the heap remembers for it is never too far right. An entry that is out of date is corrected
+   before it is believed. An entry that is up to date and on top is thus the lowest id present and, among pairs that
+   share the id, the first occurrence in the current sequence.
+3. A pair may be born in several rounds (where a merge makes an id that existed before), so it may have several runs.
+   They are merged into one, in order, before the sweep: it sees all occurrences there are, from left to right.
+4. Merging at a head removes the position of the second token too: of the overlapping pairs in "aaa" the second is
+   gone before the sweep comes to it, as in minbpe's merge.
+5. Occurrences that the sweep itself gives birth to enter new runs, for the pair has none that is open: they wait for
+   their round, as they do in minbpe, which looks at the sequence anew only after the sweep.
 
-All memory that an operation writes to is its own, so that threads share one Encoder; the GIL is released while bytes are split
-and merged.
+All memory that an operation writes to is its own, so that threads share one Encoder; the GIL is released while bytes
+are split and merged.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -54,7 +56,7 @@ from cbpe.splitting.split cimport PAD, Splitter, settled, split_block_fn
 
 cdef enum:
     SHORT = 32                  # bytes of a chunk that is scanned; beyond it, runs win
-    BLOCK = 1 << 18             # bytes of text that are split at a time: text, ends and ids stay in the second-level cache
+    BLOCK = 1 << 18             # bytes of text split at a time: text, ends and ids stay in the second-level cache
     MAX_CHUNK = 0x7FFFFFFF      # bytes of a chunk: positions leave the top bit free
     RUN = 0x80000000            # the top bit: a link that leads to a run, not to a position
     NOWHERE = 0xFFFFFFFF        # a position that is in no run; a run that is not there
@@ -260,7 +262,7 @@ cdef int reserve_run(Work *work) except -1 nogil:
 
 
 cdef inline uint32_t newest_run(const Work *work, uint32_t slot) noexcept nogil:
-    """The youngest open run of the pair, or NOWHERE. What the array says may date from another chunk: hence the check."""
+    """The pair's youngest open run, or NOWHERE. What the array says may date from another chunk: hence the check."""
     cdef uint32_t run = work.newest[slot]
     if run < work.n_runs and work.runs[run].slot == slot:
         return run
@@ -341,7 +343,7 @@ cdef void join(Work *work, uint32_t into, uint32_t other) noexcept nogil:
 
 
 cdef uint32_t join_all(Work *work, uint32_t slot) noexcept nogil:
-    """Joins the pair's runs into the youngest, neighbours first, so that k runs take log k passes; returns its number."""
+    """Joins the pair's runs into the youngest, neighbours first, so that k runs take log k passes; its number."""
     cdef uint32_t youngest = newest_run(work, slot)
     cdef uint32_t run, older
     while work.runs[youngest].older != <uint32_t> NOWHERE:
@@ -460,8 +462,8 @@ cdef int64_t encode_blocks(
 ) except -1 nogil:
     """Splits and encodes a text block by block; returns n, or the offset of the first byte that is not UTF-8.
 
-    The last chunks of a block may look otherwise once more text is seen: they are split again, with the next block. A chunk
-    that fills a whole block doubles the block.
+    The last chunks of a block may look otherwise once more text is seen: they are split again, with the next block. A
+    chunk that fills a whole block doubles the block.
     """
     cdef size_t block = <size_t> BLOCK
     cdef uint8_t *buffer = NULL                 # a block of the text, with the room behind it that a splitter may read
@@ -494,7 +496,8 @@ cdef int64_t encode_blocks(
                 if block > <size_t> MAX_CHUNK:
                     with gil:
                         raise CorpusTooLargeError(
-                            f"the chunk at offset {start:,} cannot be encoded: the limit is {<size_t> MAX_CHUNK:,} bytes a chunk"
+                            f"the chunk at offset {start:,} cannot be encoded: "
+                            f"the limit is {<size_t> MAX_CHUNK:,} bytes a chunk"
                         )
                 resize(<void **> &buffer, block + PAD, 1)
                 resize(<void **> &ends, block + PAD, sizeof(uint32_t))
@@ -534,7 +537,7 @@ cdef class Encoder:
     Read-only after construction, so that threads may share it. Not picklable: make it anew from the merges.
     """
     cdef Merges merges
-    cdef tuple ints             # the int of every id, made once and shared by all lists; None if the ids are too far apart
+    cdef tuple ints             # the int of every id, shared by all lists made; None if the ids are too far apart
 
     def __cinit__(self, const uint32_t[:, ::1] pairs not None, const uint32_t[::1] ids not None, bytes byte_ids=None):
         cdef Merges *merges = &self.merges          # all zero, as every new object is
@@ -668,7 +671,7 @@ cdef class Encoder:
             work_free(&work)
 
     def encode_chunk(self, bytes chunk not None):
-        """The ids of one chunk, which is not split and may hold any bytes: [257, 99] for b"ababc" in the example above."""
+        """The ids of one chunk, which is not split and may hold any bytes: b"ababc" -> [257, 99] as in merge_short."""
         return self._encode_chunk_counted(chunk)[0]
 
     def _encode_chunk_counted(self, bytes chunk not None):
