@@ -12,6 +12,7 @@ import platform
 import sysconfig
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import cbpe
@@ -35,7 +36,7 @@ def standard_library() -> list[Path]:
 
 
 def main() -> None:
-    print(f"cbpe {cbpe.__version__} on Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores")
+    print(f"cbpe {version('cbpe')}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores")
 
     paths = standard_library()
     text = "".join(path.read_bytes().decode() for path in paths)      # bytes first: no newline is translated
@@ -51,7 +52,8 @@ def main() -> None:
     start = time.perf_counter()
     ids = tokenizer.encode(text)
     seconds = time.perf_counter() - start
-    print(f"encode   {len(ids):,} ids in {seconds:.2f} s ({size / seconds / 1e6:.0f} MB/s), {size / len(ids):.2f} bytes a token")
+    speed = f"{size / seconds / 1e6:.0f} MB/s"
+    print(f"encode   {len(ids):,} ids in {seconds:.2f} s ({speed}), {size / len(ids):.2f} bytes a token")
 
     start = time.perf_counter()
     decoded = tokenizer.decode(ids)

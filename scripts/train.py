@@ -3,9 +3,9 @@
     python scripts/train.py corpus.txt --vocab-size 32768 -o models/mine
     python scripts/train.py a.txt b.txt --vocab-size 8192 --special "<|endoftext|>" --save-chunks mine.chunks -o mine
 
-Corpora go in, each file a text of its own; out come the model and a summary: bytes, distinct chunks, seconds, files. All the work is
-the library's: a ChunkStore counts, a tokenizer learns from it. Exit codes: 0, 1 for what went wrong (one line on stderr, nothing
-half-written), 2 for wrong arguments, 130 for Ctrl-C.
+Corpora go in, each file a text of its own; out come the model and a summary: bytes, distinct chunks, seconds, files.
+All the work is the library's: a ChunkStore counts, a tokenizer learns from it. Exit codes: 0; 1 for what went wrong
+(one line on stderr, nothing half-written); 2 for wrong arguments; 130 for Ctrl-C.
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ from cbpe.patterns import NAMED_PATTERNS
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="train.py", description="Train a byte-level BPE tokenizer on text files.")
-    parser.add_argument("corpus", nargs="+", type=Path, help="UTF-8 text files; each is a text of its own")
-    parser.add_argument("-o", "--output", required=True, type=Path, metavar="PREFIX", help="writes PREFIX.model and PREFIX.vocab")
-    parser.add_argument("--vocab-size", required=True, type=int, metavar="N", help="256 bytes + N - 256 merges")
+    option = parser.add_argument
+    option("corpus", nargs="+", type=Path, help="UTF-8 text files; each is a text of its own")
+    option("-o", "--output", required=True, type=Path, metavar="PREFIX", help="writes PREFIX.model and PREFIX.vocab")
+    option("--vocab-size", required=True, type=int, metavar="N", help="256 bytes and N - 256 merges")
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--pattern", default="gpt4", metavar="gpt4|gpt2|REGEX", help="where texts are split (default: gpt4)")
+    kind.add_argument("--pattern", default="gpt4", metavar="gpt4|gpt2|REGEX", help="where texts are split (gpt4)")
     kind.add_argument("--basic", action="store_true", help="do not split: merges may cross words")
-    parser.add_argument("--min-frequency", type=int, default=1, metavar="N", help="stop at the first pair seen less often (default: 1)")
-    parser.add_argument("--threads", type=int, metavar="N", help="threads that count (default: all cores); the result is the same")
-    parser.add_argument("--errors", choices=("strict", "replace"), default="strict", help="for bytes that are not UTF-8 (default: strict)")
-    parser.add_argument(
-        "--special", action="append", default=[], metavar="TOKEN",
-        help="a special token: split out of the corpus, numbered after the merges; may be given again",
-    )
-    parser.add_argument("--save-chunks", type=Path, metavar="FILE", help="keep the counted chunks, to train from them again")
-    parser.add_argument("--verbose", action="store_true", help="print a line a merge")
+    option("--min-frequency", type=int, default=1, metavar="N", help="stop at the first pair seen less often (1)")
+    option("--threads", type=int, metavar="N", help="threads that count (all cores); the result is the same")
+    option("--errors", choices=("strict", "replace"), default="strict", help="for bytes that are not UTF-8 (strict)")
+    option("--special", action="append", default=[], metavar="TOKEN",
+           help="a special token: cut out of the corpus, numbered after the merges; may be given again")
+    option("--save-chunks", type=Path, metavar="FILE", help="keep the counted chunks, to train from them again")
+    option("--verbose", action="store_true", help="print a line a merge")
     args = parser.parse_args(argv)
 
     # What can be known to be wrong is said now, and not after the counting.
@@ -71,7 +70,8 @@ def train(args: argparse.Namespace) -> None:
         num_threads=args.threads,
         errors=args.errors,
     )
-    print(f"counted  {store.total_bytes:,} bytes, {len(store):,} distinct chunks in {time.perf_counter() - start:.2f} s")
+    seconds = time.perf_counter() - start
+    print(f"counted  {store.total_bytes:,} bytes, {len(store):,} distinct chunks in {seconds:.2f} s")
     if args.save_chunks:
         store.save(args.save_chunks)
         written.append(args.save_chunks)
