@@ -1,7 +1,7 @@
 """The scripts as a user runs them, and what a source distribution holds.
 
-scripts/train.py runs in a process of its own on corpora of a few lines; its models are compared with what the library learns from the
-same text, its errors are one line each and leave nothing behind.
+scripts/train.py runs in a process of its own on corpora of a few lines; its models are compared with what the library
+learns from the same text, its errors are one line each and leave nothing behind.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def files_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-# ------------------------------------------------------------------------------------------------- train.py: what it does
+# -------------------------------------------------------------------------------- train.py: what it does
 
 
 def test_train_writes_the_model_of_the_library(folder: Path) -> None:
@@ -141,7 +141,7 @@ def test_errors_replace(folder: Path) -> None:
     assert (folder / "m.model").exists()
 
 
-# ------------------------------------------------------------------------------------------------ train.py: what goes wrong
+# ----------------------------------------------------------------------------- train.py: what goes wrong
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_an_output_that_cannot_be_written_is_known_before_counting(folder: Path)
     assert "counted" not in result.stdout
 
 
-# --------------------------------------------------------------------------------------------------- the source distribution
+# ---------------------------------------------------------------------------- the source distribution
 
 
 @pytest.fixture(scope="module")
@@ -203,10 +203,11 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 def test_the_sdist_holds_every_source_of_the_package(sdist: set[str]) -> None:
     suffixes = {".py", ".pyx", ".pxd", ".pyi", ".h", ".bin", ".typed"}
-    sources = {p.relative_to(ROOT).as_posix() for p in (ROOT / "cbpe").rglob("*") if p.is_file() and p.suffix in suffixes}
-    assert sources | {"cbpe/py.typed"} <= sdist
-    assert {"setup.py", "pyproject.toml", "LICENSE", "NOTICE", "README.md", "CHANGELOG.md", "tests/test_scripts.py"} <= sdist
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "cbpe").rglob("*") if path.suffix in suffixes}
+    others = {"cbpe/py.typed", "setup.py", "pyproject.toml", "LICENSE", "NOTICE", "README.md", "tests/test_scripts.py"}
+    assert sources | others <= sdist
 
 
 def test_the_sdist_holds_no_generated_code(sdist: set[str]) -> None:
-    assert [name for name in sdist if name.endswith((".c", ".cpp", ".so", ".pyd", ".pyc")) or name.startswith("build/")] == []
+    products = (".c", ".cpp", ".so", ".pyd", ".pyc")
+    assert [name for name in sdist if name.endswith(products) or name.startswith("build/")] == []

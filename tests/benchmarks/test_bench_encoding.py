@@ -1,4 +1,4 @@
-"""Encoding and decoding one text of two megabytes, and many short ones, with a model of 4096 tokens trained on the same text."""
+"""Encoding and decoding a text of two megabytes, and many short ones, with 4096 tokens learned from the same text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The two halves of training, counting and merging, each alone and then together.
 
-Counting follows the bytes of the corpus, merging its distinct chunks: a change that helps one is seen apart from the other.
+Counting follows the bytes of the corpus, merging its distinct chunks; so a change that helps one is seen apart.
 """
 
 from __future__ import annotations
