@@ -29,6 +29,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 # ---------------------------------------------------------------------------------------------------- the trainers
 
@@ -144,7 +145,7 @@ def run_here(name: str, job: Job) -> None:
     memory = peak_memory()
     digest = None
     if TRAINERS[name].exact:
-        digest = hashlib.sha256(json.dumps(list(pairs)).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps(list(cast(Pairs, pairs))).encode()).hexdigest()
     print(flush=True)
     print(json.dumps({"seconds": seconds, "memory": memory, "digest": digest}), flush=True)
 

@@ -96,7 +96,7 @@ def in_one_line(error: Exception) -> str:
 
 def main() -> int:
     args = parse_arguments()
-    warnings.formatwarning = lambda message, *_: f"train.py: warning: {message}\n"      # type: ignore[assignment]
+    warnings.formatwarning = lambda message, *_: f"train.py: warning: {message}\n"
     try:
         train(args)
     except (OSError, ValueError, OverflowError, MemoryError) as error:
