@@ -77,12 +77,15 @@ def train(args: argparse.Namespace) -> None:
         written.append(args.save_chunks)
 
     start = time.perf_counter()
-    tokenizer.train_from_chunks(store, args.vocab_size, min_frequency=args.min_frequency, verbose=args.verbose)
+    tokenizer.train_from_chunks(
+        store,
+        args.vocab_size,
+        special_tokens=args.special or None,
+        min_frequency=args.min_frequency,
+        verbose=args.verbose,
+    )
     print(f"merged   {len(tokenizer.merges):,} pairs in {time.perf_counter() - start:.2f} s")
 
-    if args.special:
-        first = 256 + len(tokenizer.merges)
-        tokenizer.register_special_tokens({token: first + i for i, token in enumerate(args.special)})
     tokenizer.save(str(args.output))
     for path in written:
         print(f"wrote    {path} ({path.stat().st_size:,} bytes)")
