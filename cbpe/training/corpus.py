@@ -22,11 +22,13 @@ from dataclasses import dataclass
 from io import FileIO
 
 from cbpe.errors import CorpusDecodeError, CorpusTooLargeError
+from cbpe.special import check_word
 from cbpe.splitting.split import Splitter, next_cut
 from cbpe.training.chunks import ChunkCounter
 
 PAD = 64                    # bytes behind a text that native splitters may read
 WINDOW = 1 << 18            # bytes of a file in memory at once, per thread
+MAX_WINDOW = 0xFFFFFF00     # positions in a window are 32 bits wide
 PART = 1 << 22              # bytes that a thread takes at a time, up to the next cut
 LOOK_AHEAD = 4              # bytes shown beyond a cut: the longest character
 SOURCE_BITS = 24            # a place is source << 40 | byte offset
@@ -60,8 +62,9 @@ class Window:
     def __init__(self, file: FileIO, part: Part, size: int) -> None:
         self._file = file
         self._part = part
-        self.buffer = bytearray(size + PAD)
         self.offset = part.start
+        self._refuse_beyond_limit(size)
+        self.buffer = bytearray(size + PAD)
         self.size = self.limit = 0
         self.is_last = False
         if part.stop is not None:
@@ -92,12 +95,20 @@ class Window:
     def advance(self, done: int) -> None:
         """Lets go of the first bytes. 0 of them: what is there is too short to settle anything, so the buffer doubles."""
         if done == 0:
+            self._refuse_beyond_limit(2 * (len(self.buffer) - PAD))
             self.buffer += bytes(len(self.buffer) - PAD)
             return
         left = self.size - done
         self.buffer[:left] = self.buffer[done : self.size]
         self.offset += done
         self.size = left
+
+    def _refuse_beyond_limit(self, size: int) -> None:
+        if size > MAX_WINDOW:
+            raise CorpusTooLargeError(
+                f"{self._part.name}: more than {MAX_WINDOW:,} bytes from offset {self.offset:,} on without a place where "
+                "the pattern lets a text be cut; cut it into several files"
+            )
 
 
 def check_paths(paths: StrPath | Iterable[StrPath]) -> list[str]:
@@ -119,8 +130,11 @@ def check_paths(paths: StrPath | Iterable[StrPath]) -> list[str]:
 
 
 def separators_of(special_tokens: Iterable[str]) -> re.Pattern[bytes] | None:
-    """What finds special tokens in UTF-8; an earlier one wins where two could start: ["<a>", "<a>b"] never finds "<a>b"."""
-    words = [word.encode() for word in special_tokens]
+    """What finds special tokens in UTF-8. An earlier one wins where two could start: ["<a>", "<a>b"] never finds "<a>b".
+
+    Raises SpecialTokenError for one that is empty or not a str.
+    """
+    words = [check_word(word).encode() for word in special_tokens]
     return re.compile(b"|".join(map(re.escape, words))) if words else None
 
 
@@ -170,7 +184,7 @@ def _cut_in_file(file: FileIO, wanted: int, size: int, separators: re.Pattern[by
             break
         block += more
         cut = _next_cut(block, 1, separators)
-        if 0 < cut <= len(block) - margin or cut > 0 and start + len(block) >= size:
+        if 0 < cut <= len(block) - margin or (cut > 0 and start + len(block) >= size):
             return start + cut
         start += max(0, len(block) - margin - 1)
         block = block[-margin - 1 :]
@@ -198,6 +212,8 @@ def text_parts(texts: Iterable[str], splitter: Splitter, separators: re.Pattern[
         if not isinstance(text, str):
             raise TypeError(f"text number {number} is {type(text).__name__}, not str")
         data = text.encode()
+        if len(data) > MAX_WINDOW and not may_cut:
+            raise CorpusTooLargeError(f"text number {number} has {len(data):,} bytes; under this pattern {MAX_WINDOW:,} is the limit")
         start = 0
         while start < len(data):
             stop = len(data)

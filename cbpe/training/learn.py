@@ -8,7 +8,7 @@ import numpy as np
 from tqdm import tqdm
 
 from cbpe.training.merges import learn
-from cbpe.training.store import ChunkStore
+from cbpe.training.store import ChunkStore, heeding_ctrl_c
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ def learn_merges(
     Raises CorpusTooLargeError, MemoryError, KeyboardInterrupt.
     """
     steps = learn(store.counts, store.offsets, store.data, num_merges, min_frequency)
-    next(steps)
+    heeding_ctrl_c(next, steps)
     if close_store:
         store.close()
     batches = []

@@ -22,8 +22,9 @@ import mmap
 import os
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from tqdm import tqdm
@@ -46,6 +47,8 @@ from cbpe.training.corpus import (
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 MAGIC = b"CBPEchnk"
 VERSION = 1
@@ -114,7 +117,7 @@ class ChunkStore:
         parts = file_parts(names, splitter, separators_of(special_tokens or ()), shard)
         total = sum(os.stat(name).st_size for name in names) // n_shards
         counter = _count(parts, splitter, num_threads, errors, progress, total)
-        return cls(splitter.pattern, *counter.result(), sources=names)
+        return cls(splitter.pattern, *heeding_ctrl_c(counter.result), sources=names)
 
     @classmethod
     def from_iterator(
@@ -135,7 +138,7 @@ class ChunkStore:
         parts = text_parts(texts, splitter, separators_of(special_tokens or ()))
         total = sum(map(len, texts)) if isinstance(texts, (list, tuple)) else None
         counter = _count(parts, splitter, num_threads, errors, progress, total)
-        return cls(splitter.pattern, *counter.result())
+        return cls(splitter.pattern, *heeding_ctrl_c(counter.result))
 
     @classmethod
     def merge(cls, stores: Iterable[ChunkStore]) -> ChunkStore:
@@ -210,11 +213,10 @@ class ChunkStore:
         with atomic_write(path) as file:
             checksum = 0
             for section in (start, self.counts, self.places, self.offsets, self.data, bytes(-len(self.data) % 8)):
-                if isinstance(section, np.ndarray) and section.dtype.itemsize == 8:
-                    section = section.astype("<u8", copy=False)
-                block = memoryview(section).cast("B") if len(section) else b""
-                checksum = zlib.crc32(block, checksum)
-                file.write(block)
+                if isinstance(section, np.ndarray):
+                    section = section.astype(section.dtype.newbyteorder("<"), copy=False).data.cast("B") if len(section) else b""
+                checksum = zlib.crc32(section, checksum)
+                file.write(section)
             file.write(checksum.to_bytes(8, "little"))
 
     @classmethod
@@ -282,7 +284,7 @@ def _count(
         total=total, desc="counting", unit="B", unit_scale=True, leave=False, disable=None if progress is None else not progress
     ) as bar:
         work = _Work(parts, splitter, errors == "strict")
-        if num_threads == 1 or total is not None and total < ENOUGH:
+        if num_threads == 1 or (total is not None and total < ENOUGH):
             for done in work.steps(counters[0]):
                 bar.update(done)
         else:
@@ -290,8 +292,27 @@ def _count(
             work.share(counters, bar.update)
     work.raise_first_fault()
     while len(counters) > 1:
-        counters[0].absorb(counters.pop())
+        heeding_ctrl_c(counters[0].absorb, counters.pop())
     return counters[0]
+
+
+def heeding_ctrl_c(call: Callable[..., T], *args: Any) -> T:
+    """What call(*args) returns, or KeyboardInterrupt at once, though the call is native and may take seconds.
+
+    It runs in a thread of its own while this one waits; after Ctrl-C it ends there, and nobody takes its result.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return call(*args)          # only the main thread hears of signals
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call(*args))
+        except BaseException as fault:
+            outcome.set_exception(fault)
+
+    threading.Thread(target=run, daemon=True).start()
+    return outcome.result()
 
 
 class _Work:

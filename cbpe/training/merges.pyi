@@ -1,0 +1,22 @@
+from collections.abc import Iterator
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbpe.training.pairs import Arena
+
+MAX_MERGES: int
+
+@final
+class Merger:
+    def __init__(self, arena: Arena) -> None: ...
+
+def learn(
+    counts: NDArray[np.uint64],
+    offsets: NDArray[np.uint64],
+    data: NDArray[np.uint8],
+    num_merges: int,
+    min_frequency: int = 1,
+    spread: float = 4.0,
+) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64]]]: ...

@@ -1,0 +1,21 @@
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_CELLS: int
+
+@final
+class Arena:
+    n_cells: int
+    def __init__(
+        self, counts: NDArray[np.uint64], offsets: NDArray[np.uint64], data: NDArray[np.uint8], num_merges: int
+    ) -> None: ...
+
+@final
+class PairIndex:
+    def __init__(self) -> None: ...
+
+@final
+class PairSurvey:
+    def __init__(self, arena: Arena, n_ids: int) -> None: ...
