@@ -176,7 +176,9 @@ class Tokenizer:
         wrong = self._wrong_pattern(model.pattern)
         if wrong:
             raise ModelFileError(wrong)
-        minbpe.save(file_prefix, model.pattern, model.specials, model.merges(), model.attribute("vocab"))
+        merges = model.merges()
+        content = minbpe.model_text(model.pattern, model.specials, merges)
+        minbpe.save(file_prefix, content, minbpe.vocab_text(model.attribute("vocab"), merges))
 
     def load(self, model_file: str | os.PathLike[str]) -> None:
         """Takes over pattern, special tokens and merges from a .model file of save's or minbpe's.

@@ -39,29 +39,19 @@ _MERGE = re.compile("([0-9]{1,10}) ([0-9]{1,10})", re.ASCII)
 _MAX_BYTES = 2**32 - 2      # of all tokens together: forty lines that double a token each would ask for a terabyte
 
 
-def save(
-    file_prefix: str | os.PathLike[str],
-    pattern: str,
-    special_tokens: Mapping[str, int],
-    merges: Mapping[Pair, int],
-    vocab: Mapping[int, bytes],
-) -> None:
-    """Writes both files, each whole or not at all.
-
-    Raises ModelFileError, before anything is written, for what load would not read back as it is; OSError.
-    """
+def save(file_prefix: str | os.PathLike[str], model: str, vocab: str) -> None:
+    """Writes both files, each whole or not at all. model, vocab: what model_text and vocab_text give. Raises OSError."""
     prefix = os.fspath(file_prefix)
     if not isinstance(prefix, str):
         raise TypeError(f"a file prefix must be a str or an os.PathLike of one, not {type(prefix).__name__}")
-    model_data = _model_text(pattern, special_tokens, merges).encode()
-    vocab_data = vocab_text(vocab, merges).encode()
     # the .model file, from which all can be made again, is replaced last
     with atomic_write(prefix + ".model") as model_file, atomic_write(prefix + ".vocab") as vocab_file:
-        model_file.write(model_data)
-        vocab_file.write(vocab_data)
+        model_file.write(model.encode())
+        vocab_file.write(vocab.encode())
 
 
-def _model_text(pattern: str, special_tokens: Mapping[str, int], merges: Mapping[Pair, int]) -> str:
+def model_text(pattern: str, special_tokens: Mapping[str, int], merges: Mapping[Pair, int]) -> str:
+    """The content of a .model file. Raises ModelFileError for what load would not read back as it is."""
     for what, words in (("pattern", [pattern]), ("special token", special_tokens)):
         for word in words:
             if "\n" in word:
