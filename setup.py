@@ -16,7 +16,7 @@ DEBUG = os.environ.get("CBPE_DEBUG") == "1"
 if sys.platform == "win32":
     compile_args = ["/Od", "/Zi"] if DEBUG else ["/O2"]
 else:
-    compile_args = ["-O0", "-g"] if DEBUG else ["-O3"]
+    compile_args = ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]
     compile_args += ["-Wall", "-Wextra"]
     # Cython's own code is what these three would speak of.
     compile_args += ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
