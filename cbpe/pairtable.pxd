@@ -1,7 +1,7 @@
 """An open-addressing table from a pair of ids to a 32-bit slot number: the words that the hot loops inline.
 
-A find or an insert is one multiplication and, nearly always, one cache line: the table is at most half full. There is no
-removal, because neither training nor encoding ever forgets a pair.
+A find or an insert is one multiplication and, nearly always, one cache line: the table is at most half full. There is
+no removal, because neither training nor encoding ever forgets a pair.
 """
 
 from libc.stdint cimport uint32_t, uint64_t

@@ -1,8 +1,8 @@
 """The split patterns, each written once, and the words a user may say for them.
 
-A pattern decides where a text is cut into chunks before merges are learned or applied; merges never cross a chunk's end.
-Native splitters are chosen by a pattern's exact text (see splitting/split.pyx): another text, however alike, goes through
-the regex package.
+A pattern decides where a text is cut into chunks before merges are learned or applied; merges never cross a chunk's
+end. Native splitters are chosen by a pattern's exact text (see splitting/split.pyx): another text, however alike,
+goes through the regex package.
 """
 
 from __future__ import annotations

@@ -97,7 +97,8 @@ cdef class Splitter:
         return b"".join(kept), _as_ends(np.concatenate(all_ends) if kept else [], total)
 
     def batches(self, bytes text not None):
-        """spans piece by piece, for whoever wants to look around meanwhile: yields (kept, ends), each counted from its own kept[0].
+        """spans piece by piece, for whoever wants to look around meanwhile: yields (kept, ends), each counted from
+        its own kept[0].
 
         UTF-8 is checked before the first piece is yielded.
         """

@@ -1,16 +1,16 @@
-"""From text to distinct chunks: splits blocks of text, and counts each distinct chunk and remembers where it was seen first.
+"""From text to distinct chunks: splits blocks of text, counts each distinct chunk, remembers where it was seen first.
 
-In: stretches of text with their place in the corpus, from corpus.py. Out: the distinct chunks in order of first appearance,
-which is all that training needs to know of a corpus (duplicates keep ties: the first occurrence of a pair has the same
-rank among the distinct chunks as in the whole text).
+In: stretches of text with their place in the corpus, from corpus.py. Out: the distinct chunks in order of first
+appearance, which is all that training needs to know of a corpus (duplicates keep ties: the first occurrence of a pair
+has the same rank among the distinct chunks as in the whole text).
 
 Nearly all the time goes into waiting for memory: a gigabyte of mixed text has millions of distinct chunks. So a slot
-of the table is half a cache line and holds everything: a chunk of up to 15 bytes itself, its count, its place. Chunks are
-taken 64 at a time: all keys and hashes first, each one's slot prefetched, then the look-ups. A longer chunk is keyed by
-a 64-bit hash, and its bytes, kept aside, are compared when the hash is found.
+of the table is half a cache line and holds everything: a chunk of up to 15 bytes itself, its count, its place. Chunks
+are taken 64 at a time: all keys and hashes first, each one's slot prefetched, then the look-ups. A longer chunk is
+keyed by a 64-bit hash, and its bytes, kept aside, are compared when the hash is found.
 
-A chunk's home slot is the top bits of its hash. The table's order is therefore the order of hashes whatever its size, and
-to grow it, or to add one thread's table to another's, is one pass through both in step, without a cache miss.
+A chunk's home slot is the top bits of its hash. The table's order is therefore the order of hashes whatever its size,
+and to grow it, or to add one thread's table to another's, is one pass through both in step, without a cache miss.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -35,13 +35,13 @@ cdef enum:
     INLINE = 15                 # the longest chunk that a slot holds itself
     LONG = 255                  # the length byte of a slot whose chunk is kept aside
     BATCH = 64                  # chunks whose slots are fetched together
-    BLOCK = 1 << 17             # bytes split at once: text, ends and the splitter's tables stay in the second-level cache
+    BLOCK = 1 << 17             # bytes split at once: text, ends and tables stay in the second-level cache
     MAX_TEXT = 0xFFFFFF00       # chunk ends are 32 bits wide
 
 
 cdef struct Slot:
     uint64_t head               # the chunk's bytes 0 to 7; of a long one, its hash
-    uint64_t tail               # bytes 8 to 14, and in the top byte the length; of a long one, LONG and where it is kept
+    uint64_t tail               # bytes 8 to 14 and, on top, the length; of a long one, where it is kept, and LONG
     uint64_t place              # where the chunk was seen first
     uint64_t count              # 0: the slot is empty
 
@@ -123,12 +123,12 @@ cdef class ChunkCounter:
     def count(self, const uint8_t[::1] text, uint64_t size, uint64_t limit, bint is_last, uint64_t place, bint strict):
         """Splits a stretch of text natively and counts the chunks; returns how many of its bytes are done with.
 
-        text: at least size + PAD bytes, of which size are the stretch. is_last: the text it comes from ends after limit
-        bytes, and what stands behind limit is there to be looked at only (the splitter must see what follows a cut).
-        Otherwise limit is size, the text goes on, and what is not settled is left for the next call; 0 means that the
-        stretch is too short to settle anything. place: of the first byte, in the numbering by which first appearances are
-        compared. Returns -2 - offset if strict and the byte at offset is not UTF-8; if not strict, counts what
-        bytes.decode("utf-8", "replace") would give.
+        text: at least size + PAD bytes, of which size are the stretch. is_last: the text it comes from ends after
+        limit bytes, and what stands behind limit is there to be looked at only (the splitter must see what follows a
+        cut). Otherwise limit is size, the text goes on, and what is not settled is left for the next call; 0 means
+        that the stretch is too short to settle anything. place: of the first byte, in the numbering by which first
+        appearances are compared. Returns -2 - offset if strict and the byte at offset is not UTF-8; if not strict,
+        counts what bytes.decode("utf-8", "replace") would give.
         """
         cdef const uint8_t *start = &text[0]
         cdef int64_t done, valid
@@ -155,7 +155,7 @@ cdef class ChunkCounter:
         return done
 
     def add(self, const uint8_t[::1] text, const uint32_t[::1] ends, uint64_t place):
-        """Counts chunks that were found elsewhere. text: the chunks end to end and at least PAD bytes more; ends: of each."""
+        """Counts chunks that were found elsewhere. text: the chunks end to end and PAD bytes more; ends: of each."""
         if ends.shape[0]:
             if ends[ends.shape[0] - 1] + PAD > <uint64_t> text.shape[0]:
                 raise ValueError("the text is not padded")
@@ -250,7 +250,7 @@ cdef class ChunkCounter:
 
     cdef inline int _add_one(self, uint64_t head, uint64_t tail, uint64_t home, const uint8_t *chunk, uint64_t length,
                              uint64_t count, uint64_t place) except -1 nogil:
-        """Adds count to the chunk's slot, or takes an empty slot for it. home: where its slot is, or the ones before are taken."""
+        """Adds count to the chunk's slot, or takes an empty one for it: the first from its home on."""
         cdef uint64_t i = home
         cdef Slot *slot = self.slots + i
         while slot.count:
@@ -319,7 +319,7 @@ cdef class ChunkCounter:
         cdef Slot *slots = <Slot *> calloc(n_slots, sizeof(Slot))
         if slots == NULL:
             with gil:
-                raise MemoryError(f"no memory for a table of {n_slots * sizeof(Slot):,} bytes for {self.n_used:,} distinct chunks")
+                raise MemoryError(f"no memory for {n_slots * sizeof(Slot):,} bytes: {self.n_used:,} distinct chunks")
         cbpe_advise_huge(slots, n_slots * sizeof(Slot))
         for i in range(self.n_slots):
             if self.slots[i].count:
@@ -375,10 +375,11 @@ cdef class ChunkCounter:
                 else:
                     head = hash_bytes(chunk, length)
                     tail = <uint64_t> LONG << 56
-                self._add_one(head, tail, hash_words(head, tail) >> self.shift, chunk, length, counts[i], places[i] + shift)
+                self._add_one(head, tail, hash_words(head, tail) >> self.shift, chunk, length, counts[i],
+                              places[i] + shift)
 
     def result(self):
-        """The chunks in order of their places: counts uint64[n], places uint64[n], offsets uint64[n + 1], data uint8[...]."""
+        """The chunks in order of their places: counts and places uint64[n], offsets uint64[n + 1], data uint8[...]."""
         cdef uint64_t[::1] places = np.empty(self.n_used, np.uint64)
         cdef uint64_t[::1] used = np.empty(self.n_used, np.uint64)
         cdef uint64_t[::1] counts = np.empty(self.n_used, np.uint64)

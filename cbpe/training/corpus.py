@@ -1,15 +1,16 @@
 """Corpora: from paths or strings to stretches of bytes, without ever holding more of a file than a window.
 
-In: paths, or an iterable of str; each file and each str is its own text. Out: parts, which threads take one after another;
-a part is one text, or a stretch of one between two cuts. A part of a file is read through a Window.
+In: paths, or an iterable of str; each file and each str is its own text. Out: parts, which threads take one after
+another; a part is one text, or a stretch of one between two cuts. A part of a file is read through a Window.
 
-Cuts change nothing that is counted. A text is cut only between a newline and a character that is not whitespace, where
-the GPT-2 and GPT-4 patterns always end a chunk; and the splitter is shown a few bytes beyond the cut, because what stands
-there decides how the whitespace before it is split. Under any other pattern a text is one part.
+Cuts change nothing that is counted. A text is cut only between a newline and a character that is not whitespace,
+where the GPT-2 and GPT-4 patterns always end a chunk; and the splitter is shown a few bytes beyond the cut, because
+what stands there decides how the whitespace before it is split. Under any other pattern a text is one part.
 
-Files are read into a small buffer rather than mapped. On 2 GB from the page cache that takes 0.32 s against 0.26 s for
-mapped windows of 16 MB, hidden behind seconds of counting; in return a file that shrinks meanwhile is an error and not a
-dead process, pipes are read like files, and nothing stays mapped. Bytes are taken as they are: no newline is translated.
+Files are read into a small buffer rather than mapped. On 2 GB from the page cache that takes 0.32 s against 0.26 s
+for mapped windows of 16 MB, hidden behind seconds of counting; in return a file that shrinks meanwhile is an error
+and not a dead process, pipes are read like files, and nothing stays mapped. Bytes are taken as they are: no newline
+is translated.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Window:
     """A buffer that slides over a part of a file: fill it, use up some of it, fill it again.
 
     buffer: size valid bytes and at least PAD more; offset: where buffer[0] stands in the file; limit: how many of
-    the valid bytes belong to the part; is_last: the part ends at limit.
+    the valid bytes belong to the part.
     """
 
     def __init__(self, file: FileIO, part: Part, size: int) -> None:
@@ -66,12 +67,14 @@ class Window:
         self._refuse_beyond_limit(size)
         self.buffer = bytearray(size + PAD)
         self.size = self.limit = 0
-        self.is_last = False
         if part.stop is not None:
             file.seek(part.start)
 
-    def fill(self) -> None:
-        """Reads until the buffer is full or the part ends. Raises OSError if the file has become shorter than it was."""
+    def fill(self) -> bool:
+        """Reads until the buffer is full or the part ends; tells whether it ends at limit.
+
+        Raises OSError if the file has become shorter.
+        """
         room = len(self.buffer) - PAD
         stop = self._part.stop
         if stop is not None:
@@ -85,15 +88,16 @@ class Window:
                 ended = not n
                 self.size += n or 0
         self.limit = self.size
-        self.is_last = ended
-        if stop is not None:
-            if ended and self.offset + self.size < stop:
-                raise OSError(f"{self._part.name}: became shorter while it was read: it ends at byte {self.offset + self.size:,}")
-            self.is_last = ended or self.offset + self.size > stop
-            self.limit = min(self.size, stop - self.offset)
+        if stop is None:
+            return ended
+        end = self.offset + self.size
+        if ended and end < stop:
+            raise OSError(f"{self._part.name}: became shorter while it was read: it ends at byte {end:,}")
+        self.limit = min(self.size, stop - self.offset)
+        return ended or end > stop
 
     def advance(self, done: int) -> None:
-        """Lets go of the first bytes. 0 of them: what is there is too short to settle anything, so the buffer doubles."""
+        """Lets go of the first bytes. None done: too little is there to settle anything, so the buffer doubles."""
         if done == 0:
             self._refuse_beyond_limit(2 * (len(self.buffer) - PAD))
             self.buffer += bytes(len(self.buffer) - PAD)
@@ -106,13 +110,13 @@ class Window:
     def _refuse_beyond_limit(self, size: int) -> None:
         if size > MAX_WINDOW:
             raise CorpusTooLargeError(
-                f"{self._part.name}: more than {MAX_WINDOW:,} bytes from offset {self.offset:,} on without a place where "
-                "the pattern lets a text be cut; cut it into several files"
+                f"{self._part.name}: more than {MAX_WINDOW:,} bytes from offset {self.offset:,} on without a place "
+                "where the pattern lets a text be cut; cut it into several files"
             )
 
 
 def check_paths(paths: StrPath | Iterable[StrPath]) -> list[str]:
-    """The paths as a list of str, each of which can be opened. Raises OSError naming the first that cannot, TypeError."""
+    """The paths as a list of str. Raises OSError naming the first that cannot be opened, TypeError."""
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     names = [os.fspath(path) for path in paths]
@@ -125,12 +129,13 @@ def check_paths(paths: StrPath | Iterable[StrPath]) -> list[str]:
         if stat.S_ISREG(status.st_mode):        # opening a pipe would wait for its writer
             open(name, "rb").close()
     if len(names) > 1 << SOURCE_BITS:
-        raise CorpusTooLargeError(f"{len(names):,} files; at most {1 << SOURCE_BITS:,} can be numbered, so join some of them")
+        raise CorpusTooLargeError(f"{len(names):,} files: {1 << SOURCE_BITS:,} can be numbered, so join some of them")
     return names
 
 
 def separators_of(special_tokens: Iterable[str]) -> re.Pattern[bytes] | None:
-    """What finds special tokens in UTF-8. An earlier one wins where two could start: ["<a>", "<a>b"] never finds "<a>b".
+    """What finds special tokens in UTF-8. An earlier one wins where two could start: ["<a>", "<a>b"] never finds
+    "<a>b".
 
     Raises SpecialTokenError for one that is empty or not a str.
     """
@@ -192,7 +197,7 @@ def _cut_in_file(file: FileIO, wanted: int, size: int, separators: re.Pattern[by
 
 
 def _next_cut(text: bytes, start: int, separators: re.Pattern[bytes] | None) -> int:
-    """The first cut at or behind start that no special token follows at once (the text before one ends there), or -1."""
+    """The first cut at or behind start that no special token follows (the text before one ends there), or -1."""
     cut = next_cut(text, start)
     while cut > 0 and separators and separators.match(text, cut):
         cut = next_cut(text, cut + 1)
@@ -213,7 +218,9 @@ def text_parts(texts: Iterable[str], splitter: Splitter, separators: re.Pattern[
             raise TypeError(f"text number {number} is {type(text).__name__}, not str")
         data = text.encode()
         if len(data) > MAX_WINDOW and not may_cut:
-            raise CorpusTooLargeError(f"text number {number} has {len(data):,} bytes; under this pattern {MAX_WINDOW:,} is the limit")
+            raise CorpusTooLargeError(
+                f"text number {number} has {len(data):,} bytes; {MAX_WINDOW:,} is the limit under this pattern"
+            )
         start = 0
         while start < len(data):
             stop = len(data)
@@ -240,23 +247,29 @@ def count_part(counter: ChunkCounter, splitter: Splitter, part: Part, strict: bo
     size = WINDOW if part.stop is None or not at_once else part.stop - part.start + LOOK_AHEAD
     with open(part.name, "rb", buffering=0) as file:
         window = Window(file, part, size)
-        while not window.is_last:
-            window.fill()
-            if at_once and not window.is_last:
-                window.advance(0)
-            elif at_once:
-                yield from _count_pieces(counter, splitter, part, window.buffer, window.size, window.limit, strict)
-            else:
+        is_last = False
+        while not is_last:
+            is_last = window.fill()
+            done = 0
+            if not at_once:
                 place = part.place + window.offset - part.start
-                done = counter.count(window.buffer, window.size, window.limit, window.is_last, place, strict)
+                done = counter.count(window.buffer, window.size, window.limit, is_last, place, strict)
                 _check(done, part, window.buffer, window.offset)
                 yield done
-                if not window.is_last:
-                    window.advance(done)
+            elif is_last:
+                yield from _count_pieces(counter, splitter, part, window.buffer, window.size, window.limit, strict)
+            if not is_last:
+                window.advance(done)
 
 
 def _count_pieces(
-    counter: ChunkCounter, splitter: Splitter, part: Part, buffer: bytes | bytearray, size: int, limit: int, strict: bool
+    counter: ChunkCounter,
+    splitter: Splitter,
+    part: Part,
+    buffer: bytes | bytearray,
+    size: int,
+    limit: int,
+    strict: bool,
 ) -> Iterator[int]:
     """Counts what stands between special tokens, each piece as a text of its own; without any, the part as it is.
 

@@ -23,7 +23,7 @@ def learn_merges(
     progress: bool | None = None,
     close_store: bool = False,
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """The merges that minbpe would learn: pairs uint32[k, 2], and how often each pair occurred when it was merged, int64[k].
+    """The merges that minbpe would learn: pairs uint32[k, 2], and the count of each when it was merged, int64[k].
 
     Merge number i makes id 256 + i. k is less than num_merges where no pair is left that occurs min_frequency times.
     verbose prints a line a merge, as minbpe does. progress: None shows a bar on a terminal only. close_store lets go of
@@ -37,9 +37,8 @@ def learn_merges(
     batches = []
     vocab = {i: bytes([i]) for i in range(256)} if verbose else {}
     made = 0
-    with tqdm(
-        total=num_merges, desc="merging", unit="merge", leave=False, disable=None if progress is None else not progress
-    ) as bar:
+    hidden = None if progress is None else not progress         # None: unless this is a terminal
+    with tqdm(total=num_merges, desc="merging", unit="merge", leave=False, disable=hidden) as bar:
         for pairs, counts in steps:
             batches.append((pairs, counts))
             bar.update(len(pairs))

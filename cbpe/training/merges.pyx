@@ -1,16 +1,17 @@
 """From pairs to merges: which pair wins, and what its merge does to its neighbours.
 
-In: the arena and the watched pairs of pairs.pyx. Out: the merges, exactly as minbpe would learn them, with their counts.
+In: the arena and the watched pairs of pairs.pyx. Out: the merges, exactly as minbpe would learn them, with their
+counts.
 
 The winner is the pair with the highest count, and among equals the one that occurs first. A pair's count only falls and
 its first live occurrence only moves right (it is born once, in the merge that makes its younger token), so what a heap
 entry says of a pair is never too bad. Take the top entry; if the pair has got worse since, correct the entry and look
 again; if it has not, no other pair can be better. Nothing is ever searched for.
 
-A merge of (a, b) into t walks the pair's occurrences once. Each ... x a b y ... becomes ... x t y ...: the weight is taken
-from (x, a) and (b, y) and given to (x, t) and (t, y). Sums are kept per neighbour, in one small record a token, so that the
-pair table is asked once per distinct neighbour and not four times per occurrence. New pairs need no search: they hold t,
-so they cannot exist yet. Their occurrences come out in ascending order, because the walk is.
+A merge of (a, b) into t walks the pair's occurrences once. Each ... x a b y ... becomes ... x t y ...: the weight is
+taken from (x, a) and (b, y) and given to (x, t) and (t, y). Sums are kept per neighbour, in one small record a token,
+so that the pair table is asked once per distinct neighbour and not four times per occurrence. New pairs need no
+search: they hold t, so they cannot exist yet. Their occurrences come out in ascending order, because the walk is.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -363,7 +364,8 @@ cdef class Merger:
     # ---- steps
 
     cdef int run(self, uint32_t *pairs, int64_t *counts, uint64_t budget, uint32_t n_merges) except -1 nogil:
-        """Merges up to n_merges times, or until about budget occurrences were looked at; returns how many merges it made.
+        """Merges up to n_merges times, or until about budget occurrences were looked at; returns how many merges it
+        made.
 
         OUT: pairs, two ids a merge, and counts. Where it returns early within its budget the stage is over.
         """
@@ -384,16 +386,16 @@ cdef class Merger:
 
 
 def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0):
-    """Yields the merges of a corpus in batches, each after a tenth of a second or so: (pairs uint32[k, 2], counts int64[k]).
+    """Yields the merges of a corpus in batches, each after a tenth of a second or so: (pairs uint32[k, 2], counts
+    int64[k]).
 
     counts uint64[n], offsets uint64[n + 1], data uint8[offsets[n]]: the distinct chunks in order of first appearance.
-    Merge number i makes id 256 + i. Ends when there are num_merges, or when no pair occurs min_frequency times. A batch may
-    be empty: between batches the caller shows progress and hears signals. The first batch comes when the arrays are not
-    needed any more. spread: how many times the merges still to come a stage's highest count is taken to be above its
-    threshold; it changes the time, never the result. (mix_2GB at 32,768 ids: the highest count is 55,000 times the last
-    one. One stage of spread 4 takes 7.8 s; two stages with fewer pairs watched in the first, 10.0 s; without a threshold,
-    15.4 s.)
-    Raises CorpusTooLargeError, MemoryError.
+    Merge number i makes id 256 + i. Ends when there are num_merges, or when no pair occurs min_frequency times. A
+    batch may be empty: between batches the caller shows progress and hears signals. The first batch comes when the
+    arrays are not needed any more. spread: how many times the merges still to come a stage's highest count is taken
+    to be above its threshold; it changes the time, never the result. (mix_2GB at 32,768 ids: the highest count is
+    55,000 times the last one. One stage of spread 4 takes 7.8 s; two stages with fewer pairs watched in the first,
+    10.0 s; without a threshold, 15.4 s.) Raises CorpusTooLargeError, MemoryError.
     """
     # a merge shortens the text, so there cannot be more of them than bytes
     num_merges = min(num_merges, len(data), MAX_MERGES)

@@ -40,7 +40,8 @@ cdef class Arena:
     cdef uint64_t n_heavy
     cdef uint64_t read_at, write_at, heavy_at, heavy_to      # how far compact() has come
 
-    cdef void _lay(self, const uint64_t *counts, const uint64_t *offsets, const uint8_t *data, uint64_t n) noexcept nogil
+    cdef void _lay(
+        self, const uint64_t *counts, const uint64_t *offsets, const uint8_t *data, uint64_t n) noexcept nogil
     cdef int reserve_ids(self, uint64_t n_ids) except -1 nogil
     cdef int compact(self, uint64_t budget, id_t n_ids) noexcept nogil
     cdef count_t heavy_weight(self, uint64_t position) noexcept nogil

@@ -4,18 +4,18 @@ In: a store's chunks with their counts. Out: for each pair of neighbouring token
 ascending list of its occurrences, which merges.pyx consumes.
 
 The arena. Every byte of every distinct chunk is a cell, in order of first appearance, with a separator cell between
-chunks. A cell is one word: a token's id below, its chunk's weight above, so that an occurrence touches one cache line; the
-few weights that do not fit are looked up. A token's position is its first cell, and it writes its id into its first and
-its last cell: the next token begins span cells on, the previous one's id is in the cell before. One array is thus a
-doubly linked list, and since positions never move while pairs are listed, "occurs first" is "has the lower position"
-(minbpe's rule for ties).
+chunks. A cell is one word: a token's id below, its chunk's weight above, so that an occurrence touches one cache
+line; the few weights that do not fit are looked up. A token's position is its first cell, and it writes its id into
+its first and its last cell: the next token begins span cells on, the previous one's id is in the cell before. One
+array is thus a doubly linked list, and since positions never move while pairs are listed, "occurs first" is "has the
+lower position" (minbpe's rule for ties).
 
 Stages. A pair is born with its final set of occurrences and its count only falls, and so does the highest count from
-merge to merge. So a pair born with a count below a threshold cannot win while the highest count is at or above it, and
-is not watched at all: no list, no heap entry, no place in the table. When the highest count falls below the threshold,
-a new stage begins: the arena is compacted (a token shrinks to one cell, chunks that are one token go away), the pairs
-are counted afresh, and those that reach a lower threshold are listed. Order is kept, so the merges are the same. On 2 GB
-of mixed text 99 % of all pairs never reach a threshold.
+merge to merge. So a pair born with a count below a threshold cannot win while the highest count is at or above it,
+and is not watched at all: no list, no heap entry, no place in the table. When the highest count falls below the
+threshold, a new stage begins: the arena is compacted (a token shrinks to one cell, chunks that are one token go
+away), the pairs are counted afresh, and those that reach a lower threshold are listed. Order is kept, so the merges
+are the same. On 2 GB of mixed text 99 % of all pairs never reach a threshold.
 """
 
 cimport cython
@@ -26,7 +26,6 @@ from libc.string cimport memset
 from cbpe.ids cimport count_t, id_t, pair_key, pair_key_t
 from cbpe.pairtable cimport (
     NO_SLOT,
-    PairTable,
     pairtable_find,
     pairtable_free,
     pairtable_init,
@@ -50,9 +49,9 @@ MAX_CELLS = 0xFFFFFFF0          # positions are 32 bits wide
 cdef class Arena:
     """The distinct chunks as cells. See the top of this file.
 
-    counts: uint64[n], offsets: uint64[n + 1] into data, both contiguous; data: the chunks' bytes end to end; num_merges: how
-    many ids beyond the bytes' there may be, at most 2**30. Chunks of one byte hold no pair and are left out.
-    Raises CorpusTooLargeError beyond MAX_CELLS, MemoryError.
+    counts: uint64[n], offsets: uint64[n + 1] into data, both contiguous; data: the chunks' bytes end to end;
+    num_merges: how many ids beyond the bytes' there may be, at most 2**30. Chunks of one byte hold no pair and are
+    left out. Raises CorpusTooLargeError beyond MAX_CELLS, MemoryError.
     """
 
     def __cinit__(self, const uint64_t[::1] counts, const uint64_t[::1] offsets, const uint8_t[::1] data, num_merges):
@@ -68,7 +67,7 @@ cdef class Arena:
                 n_cells += length + 1
         if n_cells > <uint64_t> MAX_CELLS:
             raise CorpusTooLargeError(
-                f"the distinct chunks need {n_cells:,} cells (one a byte and one a chunk); {MAX_CELLS:,} can be numbered"
+                f"the distinct chunks need {n_cells:,} cells, one a byte and one a chunk: {MAX_CELLS:,} is the limit"
             )
         # one more bit tells tokens from none
         self.id_bits = int(256 + num_merges).bit_length() + 1
@@ -95,7 +94,8 @@ cdef class Arena:
         free(self.span)
         free(self.heavy)
 
-    cdef void _lay(self, const uint64_t *counts, const uint64_t *offsets, const uint8_t *data, uint64_t n) noexcept nogil:
+    cdef void _lay(
+            self, const uint64_t *counts, const uint64_t *offsets, const uint8_t *data, uint64_t n) noexcept nogil:
         """Writes separator, chunk, separator, chunk, ..., separator."""
         cdef uint32_t *cells = self.cells
         cdef uint64_t i, at, to = 1, most = largest_weight(self.id_bits)
@@ -251,7 +251,8 @@ cdef class PairIndex:
 
 @cython.final
 cdef class PairSurvey:
-    """Counts all pairs of an arena whose tokens are one cell each, then lists the occurrences of the pairs worth watching.
+    """Counts all pairs of an arena whose tokens are one cell each, then lists the occurrences of the pairs worth
+    watching.
 
     In this order: count(budget) until it returns 1, highest(), watch(index, threshold), list(index, budget) until it
     returns 1. n_ids: ids in use.

@@ -1,7 +1,8 @@
 """The chunk store: a corpus as its distinct chunks, counted once, to be trained on many times and carried about.
 
-In: parts of a corpus, counted by as many threads as asked for. Out: arrays in order of first appearance; and a file of them,
-which is opened mapped. The order never depends on threads or shards: each chunk carries the place where it was seen first.
+In: parts of a corpus, counted by as many threads as asked for. Out: arrays in order of first appearance; and a file
+of them, which is opened mapped. The order never depends on threads or shards: each chunk carries the place where it
+was seen first.
 
 The file, all integers little-endian:
 
@@ -60,9 +61,9 @@ class ChunkStore:
 
     store = ChunkStore.from_files("corpus.txt"); store.save("corpus.chunks"); ChunkStore.open("corpus.chunks")
 
-    len(store) is the number of distinct chunks, iterating gives (bytes, count). pattern: the split pattern, or None where
-    each text is one chunk (BasicTokenizer). total_bytes: the bytes of all chunks, duplicates included. A store from open()
-    is mapped: close() it, or use it in a with statement, to let go of the file at once.
+    len(store) is the number of distinct chunks, iterating gives (bytes, count). pattern: the split pattern, or None
+    where each text is one chunk (BasicTokenizer). total_bytes: the bytes of all chunks, duplicates included. A store
+    from open() is mapped: close() it, or use it in a with statement, to let go of the file at once.
     """
 
     def __init__(
@@ -74,7 +75,9 @@ class ChunkStore:
         data: NDArray[np.uint8],
         sources: Sequence[str] | None = None,
     ) -> None:
-        """counts, places: uint64[n]; offsets: uint64[n + 1]; data: uint8[offsets[n]]; sources: the files, None for others."""
+        """counts, places: uint64[n]; offsets: uint64[n + 1]; data: uint8[offsets[n]]; sources: the files, None for
+        others.
+        """
         self.pattern = pattern
         self.counts = counts
         self.places = places
@@ -102,12 +105,12 @@ class ChunkStore:
     ) -> ChunkStore:
         """Counts the chunks of files of UTF-8 text, each of which is a text of its own.
 
-        pattern: a split pattern, or None to take each file as one chunk. special_tokens are not counted, nor is any part
-        of them: the text on either side ends there. num_threads: None for all processors; threads change the time, never
-        the result. errors: "strict" raises CorpusDecodeError with file and offset at the first byte that is not UTF-8,
-        "replace" counts what bytes.decode("utf-8", "replace") would give. progress: None shows a bar on a terminal only.
-        shard (i, n): counts only the i-th of n shares of the corpus; merge() of all of them is the store of the whole.
-        Raises OSError naming the file, CorpusDecodeError, CorpusTooLargeError.
+        pattern: a split pattern, or None to take each file as one chunk. special_tokens are not counted, nor is any
+        part of them: the text on either side ends there. num_threads: None for all processors; threads change the
+        time, never the result. errors: "strict" raises CorpusDecodeError with file and offset at the first byte that
+        is not UTF-8, "replace" counts what bytes.decode("utf-8", "replace") would give. progress: None shows a bar on
+        a terminal only. shard (i, n): counts only the i-th of n shares of the corpus; merge() of all of them is the
+        store of the whole. Raises OSError naming the file, CorpusDecodeError, CorpusTooLargeError.
         """
         index, n_shards = shard
         if not 0 <= index < n_shards:
@@ -130,9 +133,11 @@ class ChunkStore:
         errors: str = "strict",
         progress: bool | None = None,
     ) -> ChunkStore:
-        """Counts the chunks of strings, each of which is a text of its own; the other arguments are those of from_files.
+        """Counts the chunks of strings, each of which is a text of its own; the other arguments are those of
+        from_files.
 
-        The iterable is read once and not kept. Raises TypeError for what is not a str, UnicodeEncodeError for lone surrogates.
+        The iterable is read once and not kept. Raises TypeError for what is not a str, UnicodeEncodeError for lone
+        surrogates.
         """
         splitter = splitter_for(pattern)
         parts = text_parts(texts, splitter, separators_of(special_tokens or ()))
@@ -157,7 +162,7 @@ class ChunkStore:
         n_sources = 0
         for store in stores:
             if store.pattern != first.pattern:
-                raise ChunkStoreError(f"stores of different patterns do not merge: {first.pattern!r} and {store.pattern!r}")
+                raise ChunkStoreError(f"stores of different patterns: {first.pattern!r} and {store.pattern!r}")
             shift = 0 if shards else n_sources << OFFSET_BITS
             counter.add_counted(store.counts, store.places, store.offsets, store.data, shift)
             if not shards:
@@ -212,9 +217,9 @@ class ChunkStore:
         start = MAGIC + VERSION.to_bytes(4, "little") + len(header).to_bytes(4, "little") + header
         with atomic_write(path) as file:
             checksum = 0
-            for section in (start, self.counts, self.places, self.offsets, self.data, bytes(-len(self.data) % 8)):
-                if isinstance(section, np.ndarray):
-                    section = section.astype(section.dtype.newbyteorder("<"), copy=False).data.cast("B") if len(section) else b""
+            words = [array.astype("<u8", copy=False) for array in (self.counts, self.places, self.offsets)]
+            arrays: list[Any] = [*words, self.data]         # which are buffers, though numpy's stubs do not say so
+            for section in (start, *arrays, bytes(-len(self.data) % 8)):
                 checksum = zlib.crc32(section, checksum)
                 file.write(section)
             file.write(checksum.to_bytes(8, "little"))
@@ -258,16 +263,21 @@ class ChunkStore:
             checksum = zlib.crc32(body)
         if checksum != int.from_bytes(mapped[expected - 8 :], "little"):
             raise ChunkStoreError(f"{name}: damaged: the checksum does not match")
-        arrays = []
-        for size, dtype in zip(sizes, ("<u8", "<u8", "<u8", "u1"), strict=True):
-            array = np.ndarray(size // np.dtype(dtype).itemsize, dtype, mapped, at)
-            arrays.append(array.astype(array.dtype.newbyteorder("="), copy=False))
-            at += size
-        return cls(pattern, *arrays, sources=sources)
+        counts, places, offsets = (
+            np.ndarray(size // 8, "<u8", mapped, at + sum(sizes[:i])).astype(np.uint64, copy=False)
+            for i, size in enumerate(sizes[:3])
+        )
+        data = np.ndarray(n_bytes, np.uint8, mapped, at + sum(sizes[:3]))
+        return cls(pattern, counts, places, offsets, data, sources)
 
 
 def _count(
-    parts: Iterator[Part], splitter: Splitter, num_threads: int | None, errors: str, progress: bool | None, total: int | None
+    parts: Iterator[Part],
+    splitter: Splitter,
+    num_threads: int | None,
+    errors: str,
+    progress: bool | None,
+    total: int | None,
 ) -> ChunkCounter:
     """Counts all parts, with a counter for each thread; returns one that holds everything.
 
@@ -280,9 +290,8 @@ def _count(
     if num_threads < 1:
         raise ValueError(f"num_threads is at least 1, not {num_threads}")
     counters = [ChunkCounter(splitter)]
-    with tqdm(
-        total=total, desc="counting", unit="B", unit_scale=True, leave=False, disable=None if progress is None else not progress
-    ) as bar:
+    hidden = None if progress is None else not progress         # None: unless this is a terminal
+    with tqdm(total=total, desc="counting", unit="B", unit_scale=True, leave=False, disable=hidden) as bar:
         work = _Work(parts, splitter, errors == "strict")
         if num_threads == 1 or (total is not None and total < ENOUGH):
             for done in work.steps(counters[0]):
@@ -329,7 +338,9 @@ class _Work:
         self._done = 0                  # bytes
 
     def _take(self) -> tuple[int, list[Part]]:
-        """The next batch and its number: one long part, or short ones up to ENOUGH bytes. Empty when there is nothing to do."""
+        """The next batch and its number: one long part, or short ones up to ENOUGH bytes. Empty when there is nothing
+        to do.
+        """
         batch: list[Part] = []
         size = 0
         with self._lock:
