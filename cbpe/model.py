@@ -57,7 +57,7 @@ class lazy(Generic[T]):
         return value
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Model:
     """Merges, special tokens and a pattern.
 
