@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -310,15 +310,13 @@ class NativeTokenizer(Tokenizer):
         """The ids of one chunk, which is not split any more."""
         return self._model.encoder.encode_chunk(bytes(text_bytes))
 
-    def _parts(self, text: str, allowed_special: str | Set[str], model: Model) -> Iterator[bytes | int]:
+    def _parts(self, text: str, allowed_special: str | Set[str], model: Model) -> list[bytes | int]:
         """The text in UTF-8, cut at the special tokens that are allowed, which come as their ids."""
         text, data = self._to_utf8(text)
         words = allowed_words(model.specials, allowed_special, text)
         if not words:
-            yield data
-            return
-        for part in cut(text, model.specials, words):
-            yield part if isinstance(part, int) else part.encode()
+            return [data]
+        return [part if isinstance(part, int) else part.encode() for part in cut(text, model.specials, words)]
 
     def _to_utf8(self, text: str) -> tuple[str, bytes]:
         """The text, and the same in UTF-8. Raises TypeError, UnicodeEncodeError for lone surrogates."""
