@@ -27,6 +27,7 @@ A prompt becomes ids, and ids become text:
 
     regex, basic, gpt4  the tokenizers: what people call
     native, base        what they share
+    data/cl100k         GPT-4's merges
     special             special tokens, and where a text holds them
     splitting/split     bytes -> chunks
     encoding/encoder    chunks -> ids, by merges

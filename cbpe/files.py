@@ -6,7 +6,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 
@@ -39,5 +39,6 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.chmod(temporary, stat.S_IMODE(mode))
         os.replace(temporary, target)
     except BaseException:
-        os.unlink(temporary)
+        with suppress(OSError):     # that is not what went wrong
+            os.unlink(temporary)
         raise

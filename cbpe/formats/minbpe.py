@@ -40,7 +40,7 @@ _MAX_BYTES = 2**32 - 2      # of all tokens together: forty lines that double a 
 
 
 def save(file_prefix: str | os.PathLike[str], model: str, vocab: str) -> None:
-    """Writes both files, each whole or not at all, with what model_text and vocab_text give. Raises OSError."""
+    """Writes both files, each whole or not at all. model, vocab: of model_text and vocab_text. Raises OSError."""
     prefix = os.fspath(file_prefix)
     if not isinstance(prefix, str):
         raise TypeError(f"a file prefix must be a str or an os.PathLike of one, not {type(prefix).__name__}")
