@@ -32,6 +32,11 @@ n bytes, whatever the model. Why this is exact for every model, hand-made ones t
 5. Occurrences that the sweep itself gives birth to enter new runs, for the pair has none that is open: they wait for
    their round, as they do in minbpe, which looks at the sequence anew only after the sweep.
 
+Before either, a chunk of up to 15 bytes is looked up in a *memo* of the chunks met before in this text: most words of a
+text are its frequent words. The memo forgets by overwriting, so its size is fixed; a text of less than a few thousand
+words does without. Measured with cl100k, medians of six runs in turn with and without: English 30 -> 39 MB/s, code
+35 -> 42, many languages 24 -> 23.
+
 All memory that an operation writes to is its own, so that threads share one Encoder; the GIL is released while bytes
 are split and merged.
 """
@@ -55,8 +60,12 @@ from cbpe.pairtable cimport NO_SLOT, PairTable, pairtable_find, pairtable_free, 
 from cbpe.splitting.split cimport PAD, Splitter, settled, split_block_fn
 
 cdef enum:
+    MEMO_BYTES = 15             # bytes of a chunk that is remembered: with their number, two 8-byte integers
+    MEMO_IDS = 3                # ids of such a chunk: 32 bytes an entry in all
+    MEMO_BITS = 16              # the memo has 2**16 entries, 2 MB: a few lines of text touch only a little of it
+    MEMO_TEXT = 0x10000         # bytes of a text that is worth a memo
     SHORT = 32                  # bytes of a chunk that is scanned; beyond it, runs win
-    BLOCK = 1 << 18             # bytes of text split at a time: text, ends and ids stay in the second-level cache
+    BLOCK = 0x40000             # bytes of text split at a time: text, ends and ids stay in the second-level cache
     MAX_CHUNK = 0x7FFFFFFF      # bytes of a chunk: positions leave the top bit free
     RUN = 0x80000000            # the top bit: a link that leads to a run, not to a position
     NOWHERE = 0xFFFFFFFF        # a position that is in no run; a run that is not there
@@ -88,12 +97,19 @@ cdef struct Entry:              # of the heap
     uint32_t run
 
 
+cdef struct Memo:               # a chunk and its ids
+    uint64_t key[2]             # the bytes, zeros, and as the last byte their number; all zero if there is none
+    uint32_t n
+    id_t ids[<int> MEMO_IDS]
+
+
 cdef struct Work:
     id_t *ids                   # the ids made so far
     size_t n_ids, ids_capacity
     bint only_count             # forget ids once they are counted
     uint64_t count              # ids made in all
     uint64_t operations         # steps taken in long chunks
+    Memo *memos                 # [2**MEMO_BITS], or NULL
     # The long chunk at work. A token is known by the offset of its first byte.
     id_t *token
     uint32_t *mate              # at a token's first byte the offset of its last, at its last the offset of its first
@@ -108,6 +124,7 @@ cdef struct Work:
 
 cdef void work_free(Work *work) noexcept nogil:
     free(work.ids)
+    free(work.memos)
     free(work.token)
     free(work.mate)
     free(work.next)
@@ -185,6 +202,18 @@ cdef inline uint32_t merge_short(const Merges *merges, const uint8_t *chunk, uin
             write += 1
         n = write
         slots[n - 1] = <uint32_t> NO_SLOT
+
+
+# ---- the memo
+
+cdef inline Memo *find_memo(Memo *memos, const uint8_t *chunk, size_t n, uint64_t *key) noexcept nogil:
+    """The one place where a chunk of at most MEMO_BYTES bytes may be; key is set to the chunk's."""
+    cdef uint64_t mixed
+    key[0] = key[1] = 0
+    memcpy(key, chunk, n)
+    (<uint8_t *> key)[<int> MEMO_BYTES] = <uint8_t> n
+    mixed = (key[0] ^ (key[1] * <uint64_t> 0xD6E8FEB86659FD93)) * <uint64_t> 0x9E3779B97F4A7C15
+    return memos + (mixed >> (64 - MEMO_BITS))
 
 
 # ---- long chunks: the heap of runs
@@ -426,14 +455,46 @@ cdef int merge_long(const Merges *merges, Work *work, const uint8_t *chunk, size
 # ---- texts
 
 cdef inline int merge_chunk(const Merges *merges, Work *work, const uint8_t *chunk, size_t n) except -1 nogil:
-    """Appends the chunk's ids to work.ids, which has room for n."""
+    """Appends the chunk's ids to work.ids, which has room for n. n >= 1."""
     if n <= SHORT and merges.ids_differ:
-        if n > 0:
-            work.n_ids += merge_short(merges, chunk, <uint32_t> n, work.ids + work.n_ids)
-        return 0
-    if n == 0:
+        work.n_ids += merge_short(merges, chunk, <uint32_t> n, work.ids + work.n_ids)
         return 0
     return merge_long(merges, work, chunk, n)
+
+
+cdef inline int encode_one(const Merges *merges, Work *work, const uint8_t *chunk, size_t n) except -1 nogil:
+    """merge_chunk, from the memo if the chunk is there. n >= 1."""
+    cdef uint64_t key[2]
+    cdef id_t *ids = work.ids + work.n_ids
+    cdef size_t before = work.n_ids
+    cdef Memo *memo
+    cdef uint32_t i
+    if work.memos == NULL or n > MEMO_BYTES:
+        return merge_chunk(merges, work, chunk, n)
+    memo = find_memo(work.memos, chunk, n, key)
+    if memo.key[0] == key[0] and memo.key[1] == key[1]:
+        for i in range(memo.n):
+            ids[i] = memo.ids[i]
+        work.n_ids += memo.n
+        return 0
+    merge_chunk(merges, work, chunk, n)
+    if work.n_ids - before <= MEMO_IDS:
+        memo.key[0] = key[0]
+        memo.key[1] = key[1]
+        memo.n = <uint32_t> (work.n_ids - before)
+        for i in range(memo.n):
+            memo.ids[i] = ids[i]
+    return 0
+
+
+cdef int reserve_memos(Work *work, size_t n) except -1 nogil:
+    """Gives a text of n bytes a memo, if it is worth one."""
+    if n >= MEMO_TEXT:
+        work.memos = <Memo *> calloc(1 << MEMO_BITS, sizeof(Memo))
+        if work.memos == NULL:
+            with gil:
+                raise MemoryError("no memory for the chunks met")
+    return 0
 
 
 cdef void settle_count(Work *work, size_t n_before) noexcept nogil:
@@ -445,14 +506,16 @@ cdef void settle_count(Work *work, size_t n_before) noexcept nogil:
 cdef int encode_chunks(
     const Merges *merges, Work *work, const uint8_t *text, const int64_t *ends, size_t n_ends
 ) except -1 nogil:
-    """Encodes chunks that lie end to end."""
+    """Encodes chunks that lie end to end. n_ends >= 1."""
     cdef size_t i, before
     cdef int64_t start = 0
+    reserve_memos(work, <size_t> ends[n_ends - 1])
     for i in range(n_ends):
-        reserve_ids(work, <size_t> (ends[i] - start))
-        before = work.n_ids
-        merge_chunk(merges, work, text + start, <size_t> (ends[i] - start))
-        settle_count(work, before)
+        if ends[i] > start:
+            reserve_ids(work, <size_t> (ends[i] - start))
+            before = work.n_ids
+            encode_one(merges, work, text + start, <size_t> (ends[i] - start))
+            settle_count(work, before)
         start = ends[i]
     return 0
 
@@ -471,6 +534,7 @@ cdef int64_t encode_blocks(
     cdef size_t start = 0
     cdef size_t size
     cdef int64_t n_ends = 0
+    reserve_memos(work, n)
     try:
         if block > n:
             block = n
@@ -519,7 +583,7 @@ cdef int encode_block(
     cdef uint32_t start = 0
     reserve_ids(work, ends[n_ends - 1])
     for i in range(n_ends):
-        merge_chunk(merges, work, text + start, ends[i] - start)
+        encode_one(merges, work, text + start, ends[i] - start)
         start = ends[i]
     settle_count(work, before)
     return 0
