@@ -206,6 +206,7 @@ cdef inline uint32_t merge_short(const Merges *merges, const uint8_t *chunk, uin
 
 # ---- the memo
 
+@cython.overflowcheck(False)        # a hash is meant to overflow
 cdef inline Memo *find_memo(Memo *memos, const uint8_t *chunk, size_t n, uint64_t *key) noexcept nogil:
     """The one place where a chunk of at most MEMO_BYTES bytes may be; key is set to the chunk's."""
     cdef uint64_t mixed
