@@ -4,6 +4,7 @@ A find or an insert is one multiplication and, nearly always, one cache line: th
 no removal, because neither training nor encoding ever forgets a pair.
 """
 
+cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
 from cbpe.ids cimport pair_key_t
@@ -31,6 +32,7 @@ cdef int pairtable_grow(PairTable *table) except -1 nogil
 cdef void pairtable_free(PairTable *table) noexcept nogil
 
 
+@cython.overflowcheck(False)        # hashes wrap around
 cdef inline uint64_t pairtable_home(const PairTable *table, pair_key_t key) noexcept nogil:
     # the key is folded first: otherwise the left id would reach the top bits only through the product's low half
     return ((key ^ (key >> 32)) * <uint64_t> 0x9E3779B97F4A7C15) >> table.shift

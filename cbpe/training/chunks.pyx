@@ -35,7 +35,7 @@ cdef enum:
     INLINE = 15                 # the longest chunk that a slot holds itself
     LONG = 255                  # the length byte of a slot whose chunk is kept aside
     BATCH = 64                  # chunks whose slots are fetched together
-    BLOCK = 1 << 17             # bytes split at once: text, ends and tables stay in the second-level cache
+    BLOCK = 131072              # bytes split at once: text, ends and tables stay in the second-level cache
     MAX_TEXT = 0xFFFFFF00       # chunk ends are 32 bits wide
 
 
@@ -60,6 +60,7 @@ cdef void _fill_masks() noexcept:
 _fill_masks()
 
 
+@cython.overflowcheck(False)        # hashes wrap around
 cdef inline uint64_t hash_words(uint64_t head, uint64_t tail) noexcept nogil:
     cdef uint64_t h = head * <uint64_t> 0x9E3779B97F4A7C15
     h = (h ^ (h >> 32) ^ tail) * <uint64_t> 0xC2B2AE3D27D4EB4F

@@ -33,8 +33,8 @@ cdef enum:
     # Occurrences ahead of the one at work whose cell is fetched: a miss takes about as long as two dozen occurrences.
     AHEAD = 24
     BATCH = 4096                # merges, at most, between two looks around,
-    STEPS = 1 << 23             # occurrences looked at,
-    SCAN = 1 << 24              # cells scanned
+    STEPS = 8388608             # occurrences looked at,
+    SCAN = 16777216             # cells scanned
 
 MAX_MERGES = (1 << 30) - 256    # an id and its marks share a cell with the weight
 

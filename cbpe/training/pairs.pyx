@@ -83,7 +83,7 @@ cdef class Arena:
             raise MemoryError(f"training needs {n_cells * sizeof(uint32_t):,} bytes for {n_cells:,} cells")
         cbpe_advise_huge(self.cells, n_cells * sizeof(uint32_t))
         self.reserve_ids(256)
-        if counts.shape[0]:
+        if n_cells > 1:
             with nogil:
                 self._lay(&counts[0], &offsets[0], &data[0], <uint64_t> counts.shape[0])
         else:

@@ -268,6 +268,8 @@ class ChunkStore:
             for i, size in enumerate(sizes[:3])
         )
         data = np.ndarray(n_bytes, np.uint8, mapped, at + sum(sizes[:3]))
+        if offsets[0] != 0 or offsets[-1] != n_bytes or (offsets[1:] <= offsets[:-1]).any() or not counts.all():
+            raise ChunkStoreError(f"{name}: damaged: its chunks do not lie end to end")
         return cls(pattern, counts, places, offsets, data, sources)
 
 

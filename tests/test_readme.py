@@ -1,0 +1,26 @@
+"""The examples in the README run as they stand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("readme")
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 3
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_runs(number, folder, monkeypatch):
+    monkeypatch.chdir(folder)       # they share their files, as they do for a reader
+    exec(compile(EXAMPLES[number], f"README example {number}", "exec"), {})
