@@ -7,7 +7,6 @@ learns from the same text, its errors are one line each and leave nothing behind
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -23,12 +22,10 @@ TEXT = "the cat sat on the mat.\r\nThe 12345 cats' mats\n\n\nhé hé 猫\n" * 3
 
 
 def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs scripts/train.py in cwd with the cbpe that this process imported."""
-    home = str(Path(cbpe.__file__).parent.parent)
+    """Runs scripts/train.py in cwd."""
     return subprocess.run(
         [sys.executable, "-X", "utf8", str(ROOT / "scripts" / "train.py"), *map(str, arguments)],
-        cwd=cwd, env={**os.environ, "PYTHONPATH": home}, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, encoding="utf-8", timeout=120,
+        cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, encoding="utf-8", timeout=120,
     )
 
 
