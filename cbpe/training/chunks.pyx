@@ -91,6 +91,7 @@ cdef class ChunkCounter:
     """
     cdef Slot *slots
     cdef uint64_t n_slots, n_used
+    cdef uint64_t n_bytes       # of all distinct chunks
     cdef int shift              # 64 - log2(n_slots)
     cdef uint8_t *kept          # the long chunks, each as its length (8 bytes) and its bytes
     cdef uint64_t n_kept, kept_capacity
@@ -104,7 +105,7 @@ cdef class ChunkCounter:
         self.n_kept = self.kept_capacity = 0
         self.ends = NULL
         self.n_ends = 0
-        self.n_used = 0
+        self.n_used = self.n_bytes = 0
         self.n_slots = 1 << 10
         self.shift = 64 - 10
         self.slots = <Slot *> calloc(self.n_slots, sizeof(Slot))
@@ -268,6 +269,7 @@ cdef class ChunkCounter:
         slot.place = place
         slot.count = count
         self.n_used += 1
+        self.n_bytes += length
         return 0
 
     # ---- long chunks
@@ -381,34 +383,53 @@ cdef class ChunkCounter:
 
     def result(self):
         """The chunks in order of their places: counts and places uint64[n], offsets uint64[n + 1], data uint8[...]."""
-        cdef uint64_t[::1] places = np.empty(self.n_used, np.uint64)
-        cdef uint64_t[::1] used = np.empty(self.n_used, np.uint64)
         cdef uint64_t[::1] counts = np.empty(self.n_used, np.uint64)
+        cdef uint64_t[::1] places = np.empty(self.n_used, np.uint64)
         cdef uint64_t[::1] offsets = np.zeros(self.n_used + 1, np.uint64)
-        cdef uint64_t n = 0, i, total = 0
-        cdef int64_t[::1] order
-        cdef uint8_t[::1] data
+        cdef uint8_t[::1] data = np.empty(self.n_bytes, np.uint8)
+        cdef const uint64_t[::1] order = self._slots_by_place()
+        cdef uint64_t i, total = 0
         cdef Slot *slot
         with nogil:
-            for i in range(self.n_slots):
-                if self.slots[i].count:
-                    places[n] = self.slots[i].place
-                    used[n] = i
-                    total += self._length(self.slots + i)
-                    n += 1
-        order = np.argsort(places)
-        data = np.empty(total, np.uint8)
-        with nogil:
-            total = 0
-            for i in range(n):
-                if i + 16 < n:
-                    cbpe_prefetch(self.slots + used[order[i + 16]])
-                slot = self.slots + used[order[i]]
+            for i in range(self.n_used):
+                if i + 32 < self.n_used:
+                    cbpe_prefetch(self.slots + order[i + 32])
+                    slot = self.slots + order[i + 16]
+                    if slot.tail >> 56 == LONG:
+                        cbpe_prefetch(self.kept + (slot.tail & (<uint64_t> 1 << 56) - 1))
+                slot = self.slots + order[i]
                 counts[i] = slot.count
                 places[i] = slot.place
                 total += self._copy_chunk(slot, &data[total])
                 offsets[i + 1] = total
         return np.asarray(counts), np.asarray(places), np.asarray(offsets), np.asarray(data)
+
+    def _slots_by_place(self):
+        """The numbers of the used slots, uint64[n], in order of the places in them.
+
+        Where both fit into a word, place above slot, numpy sorts the words themselves: of 8.3 M, in 0.12 s against 1.0 s
+        for argsort.
+        """
+        cdef uint64_t[::1] places = np.empty(self.n_used, np.uint64)
+        cdef uint64_t[::1] numbers = np.empty(self.n_used, np.uint64)
+        cdef uint64_t n = 0, i, last = 0
+        cdef int bits = 64 - self.shift             # of a slot's number
+        with nogil:
+            for i in range(self.n_slots):
+                if self.slots[i].count:
+                    places[n] = self.slots[i].place
+                    last = max(last, places[n])
+                    numbers[n] = i
+                    n += 1
+            if last >> (64 - bits) == 0:
+                for i in range(n):
+                    numbers[i] |= places[i] << bits
+        if last >> (64 - bits):
+            return np.asarray(numbers)[np.argsort(places)]
+        words = np.asarray(numbers)
+        words.sort()
+        words &= np.uint64((1 << bits) - 1)
+        return words
 
     cdef uint64_t _copy_chunk(self, const Slot *slot, uint8_t *out) noexcept nogil:
         """Writes a slot's chunk to out; returns its length."""
