@@ -95,11 +95,22 @@ def test_a_chunk_far_longer_than_a_window(tmp_path):
             assert list(ChunkStore.from_files(path, pattern)) == list(expected.items())
 
 
-def test_many_distinct_chunks_of_every_length():
+def test_many_distinct_chunks_of_every_length(tmp_path, monkeypatch):
     rng = random.Random(7)
-    words = ["".join(rng.choices("abcdefghijklmnop", k=rng.randint(1, 40))) for _ in range(50_000)]
-    text = "1".join(words)
-    assert list(ChunkStore.from_iterator([text])) == counted([text], GPT4_SPLIT_PATTERN)
+    words = ["".join(rng.choices("abcdefghijklmnop", k=rng.randint(1, 40))) for _ in range(40_000)]
+    text = "\n".join(rng.choices(words, k=60_000))
+    expected = counted([text], GPT4_SPLIT_PATTERN)
+    assert list(ChunkStore.from_iterator([text])) == expected
+    monkeypatch.setattr(corpus, "PART", 1 << 14)
+    monkeypatch.setattr("cbpe.training.store.ENOUGH", 1)
+    path = tmp_path / "corpus.txt"
+    path.write_text(text, newline="")
+    for num_threads in (2, 3, 7):
+        assert list(ChunkStore.from_files(path, num_threads=num_threads)) == expected
+    # places of a source so far behind that they do not share a word with a slot's number
+    (tmp_path / "empty").touch()
+    paths = [tmp_path / "empty"] * 70_000 + [path]
+    assert list(ChunkStore.from_files(paths, num_threads=2)) == expected
 
 
 def test_chunks_that_end_in_nul_are_distinct_C13():

@@ -25,7 +25,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from tqdm import tqdm
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 T = TypeVar("T")
+Counted: TypeAlias = "tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8]]"
 
 MAGIC = b"CBPEchnk"
 VERSION = 1
@@ -119,8 +120,8 @@ class ChunkStore:
         splitter = splitter_for(pattern)
         parts = file_parts(names, splitter, separators_of(special_tokens or ()), shard)
         total = sum(os.stat(name).st_size for name in names) // n_shards
-        counter = _count(parts, splitter, num_threads, errors, progress, total)
-        return cls(splitter.pattern, *heeding_ctrl_c(counter.result), sources=names)
+        counted = _count(parts, splitter, num_threads, errors, progress, total)
+        return cls(splitter.pattern, *counted, sources=names)
 
     @classmethod
     def from_iterator(
@@ -142,8 +143,7 @@ class ChunkStore:
         splitter = splitter_for(pattern)
         parts = text_parts(texts, splitter, separators_of(special_tokens or ()))
         total = sum(map(len, texts)) if isinstance(texts, (list, tuple)) else None
-        counter = _count(parts, splitter, num_threads, errors, progress, total)
-        return cls(splitter.pattern, *heeding_ctrl_c(counter.result))
+        return cls(splitter.pattern, *_count(parts, splitter, num_threads, errors, progress, total))
 
     @classmethod
     def merge(cls, stores: Iterable[ChunkStore]) -> ChunkStore:
@@ -280,8 +280,8 @@ def _count(
     errors: str,
     progress: bool | None,
     total: int | None,
-) -> ChunkCounter:
-    """Counts all parts, with a counter for each thread; returns one that holds everything.
+) -> Counted:
+    """Counts all parts, with a counter for each thread; returns counts, places, offsets and data.
 
     Of several faults in a corpus the first in reading order is raised, whatever the threads do.
     """
@@ -302,9 +302,15 @@ def _count(
             counters += [ChunkCounter(splitter) for _ in range(num_threads - 1)]
             work.share(counters, bar.update)
     work.raise_first_fault()
-    while len(counters) > 1:
-        heeding_ctrl_c(counters[0].absorb, counters.pop())
-    return counters[0]
+    return heeding_ctrl_c(_joined, counters)
+
+
+def _joined(counters: list[ChunkCounter]) -> Counted:
+    """What all counters have counted. The last is drained into all before it, then the one before, and so on."""
+    for i in reversed(range(len(counters))):
+        for counter in counters[:i]:
+            counter.drain(counters[i])
+    return counters[0].result(counters[1:])
 
 
 def heeding_ctrl_c(call: Callable[..., T], *args: Any) -> T:
