@@ -1,8 +1,10 @@
 """Text in, chunks out: where a split pattern cuts a text.
 
 A chunk is a match of the pattern; what lies between two matches belongs to no chunk and is dropped, as by
-regex.findall. For the patterns of GPT-2 and GPT-4 the matchers in matchers.h find the same chunks as regex, some
-twenty times as fast; any other pattern goes through regex itself. A Splitter is one pattern with the way to apply it.
+regex.findall. For the patterns of GPT-2 and GPT-4 there are native splitters, which find the same chunks as regex: the
+simple matchers in matchers.h, and the bit masks of masks.h for each instruction set in isa.h; the best that the machine
+has is chosen when this module is imported, or the one that the environment names in CBPE_ISA. Any other pattern goes
+through regex itself. A Splitter is one pattern with the way to apply it.
 
     splitter_for(GPT4_SPLIT_PATTERN).split("I've 1234!")  ->  [b"I", b"'ve", b" ", b"123", b"4", b"!"]
 
@@ -20,6 +22,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcpy, memset
 
+import os
 import re
 from itertools import islice
 
@@ -36,8 +39,15 @@ cdef extern from "splitting/matchers.h" nogil:
     unsigned class_of(uint32_t code_point)
     int read_multi(const uint8_t *text, size_t n, uint32_t *code_point)
     unsigned class_at(const uint8_t *text, size_t n, size_t p, size_t *next)
-    int64_t split_gpt2(const uint8_t *text, size_t n, uint32_t *ends)
-    int64_t split_gpt4(const uint8_t *text, size_t n, uint32_t *ends)
+
+cdef extern from "splitting/isa.h" nogil:
+    ctypedef struct isa:
+        const char *name
+        split_block_fn gpt2
+        split_block_fn gpt4
+    const isa ISAS[]
+    enum: N_ISAS
+    bint isa_is_usable(const isa *way)
 
 REGEX_VERSION = TABLES_REGEX_VERSION.decode()           # of the regex package that the native splitters agree with
 UNICODE_EDITION = TABLES_UNICODE_EDITION.decode()       # the edition of Unicode that it follows
@@ -46,6 +56,32 @@ _DEFAULT_FLAGS = int(regex.VERSION0 | regex.UNICODE)    # what regex.compile(pat
 
 cdef size_t _WINDOW = 1 << 20       # bytes that a native splitter is given at a time
 _BATCH = 1 << 14                    # matches of another pattern that are held at a time
+
+
+# --- The ways to split natively ---
+
+def available_isas():
+    """The names that CBPE_ISA may have on this machine, the default last: ["simple", "portable", "sse2", "avx2"]."""
+    cdef size_t i
+    return [ISAS[i].name.decode() for i in range(<size_t> N_ISAS) if isa_is_usable(&ISAS[i])]
+
+
+cdef const isa *_isa_named(str name) except NULL:
+    """The instruction set of that name; the last that can be used if the name is empty."""
+    cdef const isa *found = NULL
+    cdef size_t i
+    for i in range(<size_t> N_ISAS):
+        if isa_is_usable(&ISAS[i]) and (not name or ISAS[i].name.decode() == name):
+            found = &ISAS[i]
+    if found == NULL:
+        raise ValueError(f"{name!r} is no instruction set of this machine for CBPE_ISA: {', '.join(available_isas())}")
+    return found
+
+
+cdef const isa *_chosen = _isa_named(os.environ.get("CBPE_ISA", ""))
+
+
+# --- Splitters ---
 
 
 cdef class Splitter:
@@ -169,9 +205,9 @@ def splitter_for(pattern):
     splitter.pattern = compiled.pattern
     native = isinstance(pattern, str) or compiled.flags == _DEFAULT_FLAGS
     if native and splitter.pattern == GPT2_SPLIT_PATTERN:
-        splitter.kind, splitter.cuttable, splitter.native = "gpt2", True, split_gpt2
+        splitter.kind, splitter.cuttable, splitter.native = "gpt2", True, _chosen.gpt2
     elif native and splitter.pattern == GPT4_SPLIT_PATTERN:
-        splitter.kind, splitter.cuttable, splitter.native = "gpt4", True, split_gpt4
+        splitter.kind, splitter.cuttable, splitter.native = "gpt4", True, _chosen.gpt4
     else:
         splitter.kind, splitter.compiled = "regex", compiled
     return splitter
@@ -333,6 +369,16 @@ cdef size_t incomplete_tail(const uint8_t *text, size_t n) noexcept nogil:
 
 
 # --- The same for Python: next_cut for corpus.py, the others for tests ---
+
+def _splitter_for_isa(pattern, str isa_name not None):
+    """splitter_for, by the instruction set of that name; ValueError if this machine has none, or the pattern needs none."""
+    cdef const isa *way = _isa_named(isa_name)
+    cdef Splitter splitter = splitter_for(pattern)
+    if splitter.native == NULL:
+        raise ValueError("only native splitters differ by instruction set")
+    splitter.native = way.gpt2 if splitter.kind == "gpt2" else way.gpt4
+    return splitter
+
 
 def _character_classes():
     """The class of each of the 0x110000 code points in the tables: 0 other, 1 letter, 2 number, 3 whitespace."""

@@ -1,0 +1,101 @@
+/* Splitting without a matcher, part three: blocks.h for each instruction set, and which of them this machine has.
+
+   PORTABLE is plain C and always there. SSE2 is part of every x86-64. AVX2 and AVX-512 need a compiler that can use them
+   in single functions, and are offered where the processor has them. */
+
+#ifndef CBPE_ISA_H
+#define CBPE_ISA_H
+
+#include <string.h>
+
+#include "masks.h"
+
+#if defined(__SSE2__) || defined(_M_X64)
+#define HAVE_SSE2
+#include <emmintrin.h>
+#if defined(__GNUC__) && defined(__x86_64__)
+#define HAVE_AVX
+#include <immintrin.h>
+#endif
+#endif
+
+#define PAD_READ 64         /* bytes behind a block that may be read: no less than what blocks.h says */
+
+#define PORTABLE 0
+#define SSE2 1
+#define AVX2 2
+#define AVX512 3
+
+#define ISA PORTABLE
+#define NAMED(x) x##_portable
+#define TARGET
+#include "blocks.h"
+#undef ISA
+#undef NAMED
+#undef TARGET
+
+#ifdef HAVE_SSE2
+#define ISA SSE2
+#define NAMED(x) x##_sse2
+#define TARGET
+#include "blocks.h"
+#undef ISA
+#undef NAMED
+#undef TARGET
+#endif
+
+#ifdef HAVE_AVX
+#define ISA AVX2
+#define NAMED(x) x##_avx2
+#define TARGET __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
+#include "blocks.h"
+#undef ISA
+#undef NAMED
+#undef TARGET
+
+#define ISA AVX512
+#define NAMED(x) x##_avx512
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vbmi2,avx2,bmi,bmi2,lzcnt,popcnt")))
+#include "blocks.h"
+#undef ISA
+#undef NAMED
+#undef TARGET
+#endif
+
+typedef struct {
+    const char *name;
+    int64_t (*gpt2)(const uint8_t *text, size_t n, uint32_t *ends);
+    int64_t (*gpt4)(const uint8_t *text, size_t n, uint32_t *ends);
+} isa;
+
+/* All that were compiled, the fastest last. */
+static const isa ISAS[] = {
+    {"simple", split_gpt2, split_gpt4},
+    {"portable", split_gpt2_portable, split_gpt4_portable},
+#ifdef HAVE_SSE2
+    {"sse2", split_gpt2_sse2, split_gpt4_sse2},
+#endif
+#ifdef HAVE_AVX
+    {"avx2", split_gpt2_avx2, split_gpt4_avx2},
+    {"avx512", split_gpt2_avx512, split_gpt4_avx512},
+#endif
+};
+#define N_ISAS (sizeof(ISAS) / sizeof(ISAS[0]))
+
+/* Whether this machine has the instruction set. */
+static int isa_is_usable(const isa *way)
+{
+#ifdef HAVE_AVX
+    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")
+               && __builtin_cpu_supports("popcnt");
+    if (way->gpt4 == split_gpt4_avx2)
+        return avx2;
+    if (way->gpt4 == split_gpt4_avx512)
+        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+               && __builtin_cpu_supports("avx512vbmi2");
+#endif
+    (void) way;
+    return 1;
+}
+
+#endif
