@@ -1,24 +1,25 @@
 /* Splitting without a matcher, part two, compiled once per instruction set: bytes to masks, starts to ends, the loop.
 
-   isa.h includes this file with ISA defined as one of the numbers below, NAMED(x) as x with the set's name appended,
-   and TARGET as what lets the compiler use the set in a function. In: a text. Out: the ends of its chunks, by the two
-   functions at the end of the file, which keep the promise of split_block_fn. */
+   isa.h includes this file with ISA defined as one of its numbers, NAMED(x) as x with the set's name appended, and
+   TARGET as what lets the compiler use the set in a function. In: a text. Out: the ends of its chunks, by split_gpt2_*
+   and split_gpt4_* below, which keep the promise of split_block_fn (split.pxd). */
 
 /* --- Masks of what single bytes are --- */
 
 #if ISA == PORTABLE
 
-/* A byte's classes, one in each byte of a word; shifted by the byte's number in a row of eight and added up, a row's
-   words give eight bits of every mask. Eight rows are turned round into eight masks. */
+/* A byte's classes, one in each byte of a word. The words of eight bytes in a row, each shifted by the byte's number,
+   are put together to eight bits of each mask; eight such rows, turned round, are eight masks. */
 #define WITHIN(c, low, high) ((uint64_t) ((c) >= (low) && (c) <= (high)))
+#define IS(c, value) WITHIN(c, value, value)
 #define ASCII_CLASSES(c) \
-    ((WITHIN(c, 'a', 'z') | WITHIN(c, 'A', 'Z')) | WITHIN(c, '0', '9') << 8 | (WITHIN(c, 9, 13) | WITHIN(c, ' ', ' ')) << 16 \
-     | (WITHIN(c, '\n', '\n') | WITHIN(c, '\r', '\r')) << 24 | WITHIN(c, ' ', ' ') << 32 | WITHIN(c, '\'', '\'') << 40 \
-     | WITHIN(c, 0x80, 0xFF) << 48)
+    ((WITHIN(c, 'a', 'z') | WITHIN(c, 'A', 'Z')) | WITHIN(c, '0', '9') << 8 | (WITHIN(c, 9, 13) | IS(c, ' ')) << 16 \
+     | (IS(c, '\n') | IS(c, '\r')) << 24 | IS(c, ' ') << 32 | IS(c, '\'') << 40 | WITHIN(c, 0x80, 0xFF) << 48)
 #define MULTI_CLASSES(c) \
     (WITHIN(c, 0x80, 0xBF) | WITHIN(c, 0xE0, 0xFF) << 8 | WITHIN(c, 0xF0, 0xFF) << 16 \
-     | (WITHIN(c, 0xC4, 0xCA) | WITHIN(c, 0xD0, 0xD1) | WITHIN(c, 0xE5, 0xE9) | WITHIN(c, 0xEB, 0xEC)) << 24 \
-     | WITHIN(c, 0xE4, 0xE4) << 32 | WITHIN(c, 0xB7, 0xB7) << 40)
+     | (WITHIN(c, 0xC4, 0xCA) | WITHIN(c, 0xD0, 0xD1) | IS(c, 0xD3) | IS(c, 0xDA) | WITHIN(c, 0xE5, 0xE9) \
+        | WITHIN(c, 0xEB, 0xEC)) << 24 \
+     | IS(c, 0xC3) << 32 | IS(c, 0xE4) << 40 | IS(c, 0x97) << 48 | IS(c, 0xB7) << 56)
 #define FOUR(f, c) f(c), f(c + 1), f(c + 2), f(c + 3)
 #define SIXTEEN(f, c) FOUR(f, c), FOUR(f, c + 4), FOUR(f, c + 8), FOUR(f, c + 12)
 #define SIXTY_FOUR(f, c) SIXTEEN(f, c), SIXTEEN(f, c + 16), SIXTEEN(f, c + 32), SIXTEEN(f, c + 48)
@@ -30,13 +31,20 @@ static const uint64_t multi_classes[256] = {
     SIXTY_FOUR(MULTI_CLASSES, 0), SIXTY_FOUR(MULTI_CLASSES, 64),
     SIXTY_FOUR(MULTI_CLASSES, 128), SIXTY_FOUR(MULTI_CLASSES, 192),
 };
+#undef WITHIN
+#undef IS
+#undef ASCII_CLASSES
+#undef MULTI_CLASSES
+#undef FOUR
+#undef SIXTEEN
+#undef SIXTY_FOUR
 
-/* Exchanges the high part of the bytes in low with the low part of those in high; part: the bits of the low part. */
-ALWAYS_INLINE void exchange(uint64_t *low, uint64_t *high, unsigned shift, uint64_t part)
+/* Exchanges the high parts of one word with the low parts of the other; parts: the bits of the low ones. */
+ALWAYS_INLINE void exchange(uint64_t *one, uint64_t *other, unsigned shift, uint64_t parts)
 {
-    uint64_t differing = (*low >> shift ^ *high) & part;
-    *high ^= differing;
-    *low ^= differing << shift;
+    const uint64_t differing = (*one >> shift ^ *other) & parts;
+    *other ^= differing;
+    *one ^= differing << shift;
 }
 
 /* masks[k]: which bytes of the block have class k, byte k of their word in the table. */
@@ -69,147 +77,142 @@ ALWAYS_INLINE void NAMED(classify_ascii)(const uint8_t *block, struct masks *now
     now->multi = masks[6];
 }
 
-ALWAYS_INLINE void NAMED(look_at_multi)(const uint8_t *block, const struct masks *now, struct byte_masks *bytes)
+ALWAYS_INLINE void NAMED(look_at_multi)(const uint8_t *block, uint64_t multi, struct byte_masks *bytes)
 {
     uint64_t masks[8];
-    (void) now;
+    (void) multi;
     masks_by_table(block, multi_classes, masks);
     bytes->CONT = masks[0];
     bytes->from_E0 = masks[1];
     bytes->from_F0 = masks[2];
-    bytes->letters = masks[3] | (masks[4] & ~ahead(masks[5], block[64] == 0xB7, 1));
+    bytes->letters = masks[3] | (((masks[4] & ~ahead(masks[6], block[64] == 0x97, 1)) | masks[5])
+                                 & ~ahead(masks[7], block[64] == 0xB7, 1));
 }
 
 #else
 
-/* Which of the 64 bytes are c; which are from low to high; which have their top bit set. Loads are not shared here in
-   the text: the compiler finds them equal. */
+/* A vector of bytes, which of them were found, and those as a mask: with these words the sets differ in nothing else.
+   SSE2 and AVX2 compare bytes as signed: a range is moved up to end at 127, so that one comparison bounds it. */
 #if ISA == SSE2
 
-ALWAYS_INLINE __m128i sse2_load(const uint8_t *bytes)
-{
-    return _mm_loadu_si128((const __m128i *) bytes);
-}
-
-ALWAYS_INLINE uint64_t sse2_equal16(const uint8_t *bytes, __m128i c)
-{
-    return (uint64_t) _mm_movemask_epi8(_mm_cmpeq_epi8(sse2_load(bytes), c));
-}
-
-ALWAYS_INLINE uint64_t sse2_within16(const uint8_t *bytes, __m128i low, __m128i span)
-{
-    __m128i above = _mm_sub_epi8(sse2_load(bytes), low);        /* at most span, if within */
-    return (uint64_t) _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(above, span), above));
-}
-
-ALWAYS_INLINE uint64_t equal_sse2(const uint8_t *block, uint8_t c)
-{
-    const __m128i all = _mm_set1_epi8((char) c);
-    return sse2_equal16(block, all) | sse2_equal16(block + 16, all) << 16 | sse2_equal16(block + 32, all) << 32
-           | sse2_equal16(block + 48, all) << 48;
-}
-
-ALWAYS_INLINE uint64_t within_sse2(const uint8_t *block, uint8_t low, uint8_t high)
-{
-    const __m128i lows = _mm_set1_epi8((char) low), span = _mm_set1_epi8((char) (high - low));
-    return sse2_within16(block, lows, span) | sse2_within16(block + 16, lows, span) << 16
-           | sse2_within16(block + 32, lows, span) << 32 | sse2_within16(block + 48, lows, span) << 48;
-}
-
-ALWAYS_INLINE uint64_t above_ascii_sse2(const uint8_t *block)
-{
-    return (uint64_t) _mm_movemask_epi8(sse2_load(block)) | (uint64_t) _mm_movemask_epi8(sse2_load(block + 16)) << 16
-           | (uint64_t) _mm_movemask_epi8(sse2_load(block + 32)) << 32
-           | (uint64_t) _mm_movemask_epi8(sse2_load(block + 48)) << 48;
-}
+#define LANES 16
+#define VECTOR __m128i
+#define FOUND __m128i
+#define LOAD(p) _mm_loadu_si128((const __m128i *) (p))
+#define ALL(c) _mm_set1_epi8((char) (c))
+#define LOWER(v) _mm_or_si128(v, ALL(0x20))
+#define EQUAL(v, c) _mm_cmpeq_epi8(v, ALL(c))
+#define WITHIN_RANGE(v, low, high) _mm_cmpgt_epi8(_mm_add_epi8(v, ALL(127 - (high))), ALL(126 - ((high) - (low))))
+#define FROM(v, low) _mm_cmpgt_epi8(v, ALL((low) - 1))
+#define EITHER(a, b) _mm_or_si128(a, b)
+#define UNLESS(a, b) _mm_andnot_si128(b, a)
+#define MASK(found) ((uint64_t) (uint32_t) _mm_movemask_epi8(found))
+#define ABOVE_ASCII(v) MASK(v)
 
 #elif ISA == AVX2
 
-TARGET ALWAYS_INLINE uint64_t avx2_equal32(const uint8_t *bytes, uint8_t c)
-{
-    const __m256i here = _mm256_loadu_si256((const __m256i *) bytes);
-    return (uint32_t) _mm256_movemask_epi8(_mm256_cmpeq_epi8(here, _mm256_set1_epi8((char) c)));
-}
-
-TARGET ALWAYS_INLINE uint64_t avx2_within32(const uint8_t *bytes, uint8_t low, uint8_t high)
-{
-    const __m256i here = _mm256_loadu_si256((const __m256i *) bytes);
-    const __m256i above = _mm256_sub_epi8(here, _mm256_set1_epi8((char) low));
-    const __m256i least = _mm256_min_epu8(above, _mm256_set1_epi8((char) (high - low)));
-    return (uint32_t) _mm256_movemask_epi8(_mm256_cmpeq_epi8(least, above));
-}
-
-TARGET ALWAYS_INLINE uint64_t equal_avx2(const uint8_t *block, uint8_t c)
-{
-    return avx2_equal32(block, c) | avx2_equal32(block + 32, c) << 32;
-}
-
-TARGET ALWAYS_INLINE uint64_t within_avx2(const uint8_t *block, uint8_t low, uint8_t high)
-{
-    return avx2_within32(block, low, high) | avx2_within32(block + 32, low, high) << 32;
-}
-
-TARGET ALWAYS_INLINE uint64_t above_ascii_avx2(const uint8_t *block)
-{
-    const __m256i half = _mm256_loadu_si256((const __m256i *) block);
-    const __m256i other_half = _mm256_loadu_si256((const __m256i *) (block + 32));
-    return (uint32_t) _mm256_movemask_epi8(half) | (uint64_t) (uint32_t) _mm256_movemask_epi8(other_half) << 32;
-}
+#define LANES 32
+#define VECTOR __m256i
+#define FOUND __m256i
+#define LOAD(p) _mm256_loadu_si256((const __m256i *) (p))
+#define ALL(c) _mm256_set1_epi8((char) (c))
+#define LOWER(v) _mm256_or_si256(v, ALL(0x20))
+#define EQUAL(v, c) _mm256_cmpeq_epi8(v, ALL(c))
+#define WITHIN_RANGE(v, low, high) _mm256_cmpgt_epi8(_mm256_add_epi8(v, ALL(127 - (high))), ALL(126 - ((high) - (low))))
+#define FROM(v, low) _mm256_cmpgt_epi8(v, ALL((low) - 1))
+#define EITHER(a, b) _mm256_or_si256(a, b)
+#define UNLESS(a, b) _mm256_andnot_si256(b, a)
+#define MASK(found) ((uint64_t) (uint32_t) _mm256_movemask_epi8(found))
+#define ABOVE_ASCII(v) MASK(v)
 
 #elif ISA == AVX512
 
-TARGET ALWAYS_INLINE uint64_t equal_avx512(const uint8_t *block, uint8_t c)
-{
-    return _mm512_cmpeq_epi8_mask(_mm512_loadu_si512(block), _mm512_set1_epi8((char) c));
-}
-
-TARGET ALWAYS_INLINE uint64_t within_avx512(const uint8_t *block, uint8_t low, uint8_t high)
-{
-    const __m512i above = _mm512_sub_epi8(_mm512_loadu_si512(block), _mm512_set1_epi8((char) low));
-    return _mm512_cmple_epu8_mask(above, _mm512_set1_epi8((char) (high - low)));
-}
-
-TARGET ALWAYS_INLINE uint64_t above_ascii_avx512(const uint8_t *block)
-{
-    return _mm512_movepi8_mask(_mm512_loadu_si512(block));
-}
+#define LANES 64
+#define VECTOR __m512i
+#define FOUND uint64_t
+#define LOAD(p) _mm512_loadu_si512(p)
+#define ALL(c) _mm512_set1_epi8((char) (c))
+#define LOWER(v) _mm512_or_si512(v, ALL(0x20))
+#define EQUAL(v, c) _mm512_cmpeq_epi8_mask(v, ALL(c))
+#define WITHIN_RANGE(v, low, high) _mm512_cmple_epu8_mask(_mm512_sub_epi8(v, ALL(low)), ALL((high) - (low)))
+#define FROM(v, low) _mm512_cmpgt_epi8_mask(v, ALL((low) - 1))
+#define EITHER(a, b) ((a) | (b))
+#define UNLESS(a, b) ((a) & ~(b))
+#define MASK(found) (found)
+#define ABOVE_ASCII(v) _mm512_movepi8_mask(v)
 
 #endif
 
 TARGET ALWAYS_INLINE void NAMED(classify_ascii)(const uint8_t *block, struct masks *now)
 {
-    now->L = NAMED(within)(block, 'a', 'z') | NAMED(within)(block, 'A', 'Z');
-    now->N = NAMED(within)(block, '0', '9');
-    now->SP = NAMED(equal)(block, ' ');
-    now->W = NAMED(within)(block, 9, 13) | now->SP;
-    now->NL = NAMED(equal)(block, '\n') | NAMED(equal)(block, '\r');
-    now->AP = NAMED(equal)(block, '\'');
-    now->multi = NAMED(above_ascii)(block);
+    uint64_t L = 0, N = 0, W = 0, NL = 0, SP = 0, AP = 0, multi = 0;
+    int i;
+    for (i = 0; i < 64; i += LANES) {
+        const VECTOR here = LOAD(block + i);
+        const FOUND space = EQUAL(here, ' ');
+        L |= MASK(WITHIN_RANGE(LOWER(here), 'a', 'z')) << i;
+        N |= MASK(WITHIN_RANGE(here, '0', '9')) << i;
+        W |= MASK(EITHER(space, WITHIN_RANGE(here, 9, 13))) << i;
+        NL |= MASK(EITHER(EQUAL(here, '\n'), EQUAL(here, '\r'))) << i;
+        SP |= MASK(space) << i;
+        AP |= MASK(EQUAL(here, '\'')) << i;
+        multi |= ABOVE_ASCII(here) << i;
+    }
+    now->L = L;
+    now->N = N;
+    now->W = W;
+    now->NL = NL;
+    now->SP = SP;
+    now->AP = AP;
+    now->multi = multi;
 }
 
-TARGET ALWAYS_INLINE void NAMED(look_at_multi)(const uint8_t *block, const struct masks *now, struct byte_masks *bytes)
+TARGET ALWAYS_INLINE void NAMED(look_at_multi)(const uint8_t *block, uint64_t multi, struct byte_masks *bytes)
 {
-    const uint64_t before_B7 = ahead(NAMED(equal)(block, 0xB7), block[64] == 0xB7, 1);
-    bytes->CONT = NAMED(within)(block, 0x80, 0xBF);
-    bytes->from_E0 = NAMED(within)(block, 0xE0, 0xFF);
-    bytes->from_F0 = NAMED(within)(block, 0xF0, 0xFF);
-    bytes->letters = NAMED(within)(block, 0xC4, 0xCA) | NAMED(within)(block, 0xD0, 0xD1)
-                     | NAMED(within)(block, 0xE5, 0xE9) | NAMED(within)(block, 0xEB, 0xEC)
-                     | (NAMED(equal)(block, 0xE4) & ~before_B7);
-    (void) now;
+    uint64_t from_C0 = 0, from_E0 = 0, from_F0 = 0, letters = 0;
+    int i;
+    for (i = 0; i < 64; i += LANES) {
+        const VECTOR here = LOAD(block + i), behind = LOAD(block + i + 1);
+        const FOUND two = EITHER(EITHER(WITHIN_RANGE(here, 0xC4, 0xCA), WITHIN_RANGE(here, 0xD0, 0xD1)),
+                                 EITHER(EQUAL(here, 0xD3), EQUAL(here, 0xDA)));
+        const FOUND three = EITHER(WITHIN_RANGE(here, 0xE5, 0xE9), WITHIN_RANGE(here, 0xEB, 0xEC));
+        const FOUND C3_or_E4 = EITHER(UNLESS(EQUAL(here, 0xC3), EQUAL(behind, 0x97)), EQUAL(here, 0xE4));
+        letters |= MASK(EITHER(EITHER(two, three), UNLESS(C3_or_E4, EQUAL(behind, 0xB7)))) << i;
+        from_C0 |= MASK(FROM(here, 0xC0)) << i;         /* and ASCII, as bytes are signed */
+        from_E0 |= MASK(FROM(here, 0xE0)) << i;
+        from_F0 |= MASK(FROM(here, 0xF0)) << i;
+    }
+    bytes->CONT = multi & ~from_C0;
+    bytes->from_E0 = multi & from_E0;
+    bytes->from_F0 = multi & from_F0;
+    bytes->letters = letters;
 }
+
+#undef LANES
+#undef VECTOR
+#undef FOUND
+#undef LOAD
+#undef ALL
+#undef LOWER
+#undef EQUAL
+#undef WITHIN_RANGE
+#undef FROM
+#undef EITHER
+#undef UNLESS
+#undef MASK
+#undef ABOVE_ASCII
 
 #endif
 
-/* The masks of a block. Up to four bytes behind it are read. */
+/* The masks of a block. Up to READ_BEHIND bytes behind it are read. */
 TARGET ALWAYS_INLINE void NAMED(classify)(const uint8_t *block, const struct masks *before, struct masks *now,
                                           uint64_t *wrong)
 {
     NAMED(classify_ascii)(block, now);
-    now->due = 0;
+    now->CONT = now->W2 = now->W3 = now->due = 0;
     if (UNLIKELY(now->multi | before->due)) {
         struct byte_masks bytes;
-        NAMED(look_at_multi)(block, now, &bytes);
+        NAMED(look_at_multi)(block, now->multi, &bytes);
         classify_multi(block, &bytes, before, now, wrong);
     }
     now->O = ~(now->L | now->N | now->W);
@@ -230,12 +233,14 @@ TARGET ALWAYS_INLINE uint32_t *NAMED(write_ends)(uint32_t *ends, uint32_t base, 
     const __m512i found = _mm512_maskz_compress_epi8(starts, _mm512_loadu_si512(numbers));
     const __m512i bases = _mm512_set1_epi32((int) base);
     const unsigned count = count_bits(starts);
-    _mm512_storeu_si512(ends, _mm512_add_epi32(bases, _mm512_cvtepu8_epi32(_mm512_castsi512_si128(found))));
-    _mm512_storeu_si512(ends + 16, _mm512_add_epi32(bases, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(found, 1))));
+#define WIDENED(quarter) _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(found, quarter))
+    _mm512_storeu_si512(ends, _mm512_add_epi32(bases, WIDENED(0)));
+    _mm512_storeu_si512(ends + 16, _mm512_add_epi32(bases, WIDENED(1)));
     if (UNLIKELY(count > 32)) {
-        _mm512_storeu_si512(ends + 32, _mm512_add_epi32(bases, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(found, 2))));
-        _mm512_storeu_si512(ends + 48, _mm512_add_epi32(bases, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(found, 3))));
+        _mm512_storeu_si512(ends + 32, _mm512_add_epi32(bases, WIDENED(2)));
+        _mm512_storeu_si512(ends + 48, _mm512_add_epi32(bases, WIDENED(3)));
     }
+#undef WIDENED
     return ends + count;
 }
 
@@ -261,50 +266,73 @@ TARGET ALWAYS_INLINE uint32_t *NAMED(write_ends)(uint32_t *ends, uint32_t base, 
 
 /* --- The loop --- */
 
-/* A text under each pattern: masks of a block, with a look at those of the block before and of the next one; starts;
-   ends. A start is the end of the chunk before it, so the first one is left out and the text's end put in.
+/* A text under a pattern, which the compiler knows: masks of a block, with a look at those of the block before and of
+   the next one; starts; ends. A start is the end of the chunk before it, so the first one is left out and the text's
+   end put in.
 
-   The last bytes are copied and filled up with spaces, which is what the end of a text looks like: whitespace there
-   need not leave its last character to anything. Of what stands behind text[n] nothing matters: a character or a
-   contraction that reached there would be wrong, or start a chunk behind n, which is not written. */
-#define DEFINE_SPLIT(split, find_starts, split_simply)                                          \
-    TARGET static int64_t split(const uint8_t *text, size_t n, uint32_t *ends)                  \
-    {                                                                                           \
-        const size_t n_whole = n / 64;                                                          \
-        struct masks masks[3] = {{0}};                                                          \
-        struct masks *before = &masks[0], *now = &masks[1], *next = &masks[2], *spare;          \
-        struct carry carry = {0};                                                               \
-        uint64_t wrong = 0, wanted = ~(uint64_t) 1;                                             \
-        uint8_t last[128 + PAD_READ];                                                           \
-        uint32_t *end = ends;                                                                   \
-        size_t k;                                                                               \
-        if (n < 64)                                                                             \
-            return split_simply(text, n, ends);                                                 \
-        memset(last, ' ', sizeof(last));                                                        \
-        memcpy(last, text + 64 * n_whole, n % 64);                                              \
-        NAMED(classify)(text, before, now, &wrong);                                             \
-        for (k = 0; k <= n_whole; k++) {                                                        \
-            const uint8_t *block = k < n_whole ? text + 64 * k : last;                          \
-            const uint8_t *behind = k + 1 < n_whole ? block + 64 : last + 64 * (k + 1 - n_whole); \
-            uint64_t starts;                                                                    \
-            NAMED(classify)(behind, now, next, &wrong);                                         \
-            starts = find_starts(block, before, now, next, &carry);                             \
-            if (k == n_whole)                                                                   \
-                wanted = BIT(n % 64) - 1;                                                       \
-            end = NAMED(write_ends)(end - carry.refuted, (uint32_t) (64 * k), starts & wanted); \
-            wanted = ~(uint64_t) 0;                                                             \
-            spare = before;                                                                     \
-            before = now;                                                                       \
-            now = next;                                                                         \
-            next = spare;                                                                       \
-        }                                                                                       \
-        if (UNLIKELY(wrong))                                                                    \
-            return split_simply(text, n, ends);         /* it says where */                     \
-        *end++ = (uint32_t) n;                                                                  \
-        return end - ends;                                                                      \
+   The last 64 to 127 bytes are copied and filled up with spaces, which is what the end of a text looks like: whitespace
+   there need not leave its last character to anything, a contraction is not completed, a character that lacks bytes is
+   wrong. Nothing behind text[n - 1] is read. */
+TARGET ALWAYS_INLINE int64_t NAMED(split_blocks)(const uint8_t *text, size_t n, uint32_t *ends,
+                                                 enum split_pattern pattern)
+{
+    const size_t n_whole = n / 64, n_in_place = n_whole - 1;        /* n is 64 or more */
+    struct masks before = {0}, now, next;
+    struct carry carry = {0};
+    uint64_t wrong = 0, starts, wanted = ~(uint64_t) 1;
+    uint8_t last[3 * 64 + READ_BEHIND];
+    const uint8_t *block, *next_block = n_in_place > 0 ? text : last;
+    uint32_t *end = ends;
+    size_t k;
+    memset(last, ' ', sizeof(last));
+    memcpy(last, text + 64 * n_in_place, n - 64 * n_in_place);
+    NAMED(classify)(next_block, &before, &now, &wrong);
+    for (k = 0; k <= n_whole; k++) {
+        block = next_block;
+        next_block = k + 1 != n_in_place ? block + 64 : last;
+        NAMED(classify)(next_block, &now, &next, &wrong);
+        if (pattern == GPT2)
+            starts = gpt2_starts(block, &before, &now, &next, &carry);
+        else
+            starts = gpt4_starts(block, &before, &now, &next, &carry);
+        if (k == n_whole)
+            wanted = BIT(n % 64) - 1;
+        end = NAMED(write_ends)(end - carry.refuted, (uint32_t) (64 * k), starts & wanted);
+        wanted = ~(uint64_t) 0;
+        before = now;
+        now = next;
     }
+    if (UNLIKELY(wrong))
+        return -1;
+    *end++ = (uint32_t) n;
+    return end - ends;
+}
 
-DEFINE_SPLIT(NAMED(split_gpt2), gpt2_starts, split_gpt2)
-DEFINE_SPLIT(NAMED(split_gpt4), gpt4_starts, split_gpt4)
+/* The simple matcher takes short texts, which have no whole block, and wrong ones, of which it says where. */
+TARGET static int64_t NAMED(split_gpt2)(const uint8_t *text, size_t n, uint32_t *ends)
+{
+    const int64_t count = n < 64 ? -1 : NAMED(split_blocks)(text, n, ends, GPT2);
+    return count < 0 ? split_gpt2(text, n, ends) : count;
+}
 
-#undef DEFINE_SPLIT
+TARGET static int64_t NAMED(split_gpt4)(const uint8_t *text, size_t n, uint32_t *ends)
+{
+    const int64_t count = n < 64 ? -1 : NAMED(split_blocks)(text, n, ends, GPT4);
+    return count < 0 ? split_gpt4(text, n, ends) : count;
+}
+
+/* For tests: the two steps that depend on the instruction set, alone. Returns 0 if a block is not UTF-8. */
+TARGET static int NAMED(classify_all)(const uint8_t *blocks, size_t n_blocks, struct masks *masks)
+{
+    struct masks nothing = {0};
+    uint64_t wrong = 0;
+    size_t k;
+    for (k = 0; k < n_blocks; k++)
+        NAMED(classify)(blocks + 64 * k, k > 0 ? &masks[k - 1] : &nothing, &masks[k], &wrong);
+    return wrong == 0;
+}
+
+TARGET static uint32_t *NAMED(write_some)(uint32_t *ends, uint32_t base, uint64_t starts)
+{
+    return NAMED(write_ends)(ends, base, starts);
+}

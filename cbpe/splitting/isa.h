@@ -1,7 +1,7 @@
 /* Splitting without a matcher, part three: blocks.h for each instruction set, and which of them this machine has.
 
-   PORTABLE is plain C and always there. SSE2 is part of every x86-64. AVX2 and AVX-512 need a compiler that can use them
-   in single functions, and are offered where the processor has them. */
+   PORTABLE is plain C and always there. SSE2 is part of every x86-64. AVX2 and AVX-512 need a compiler that can use
+   them in single functions, and are offered where the processor has them. */
 
 #ifndef CBPE_ISA_H
 #define CBPE_ISA_H
@@ -19,7 +19,9 @@
 #endif
 #endif
 
-#define PAD_READ 64         /* bytes behind a block that may be read: no less than what blocks.h says */
+#define READ_BEHIND 3       /* how many bytes behind a block are read: the rest of a character, or of a contraction */
+
+enum split_pattern { GPT2, GPT4 };
 
 #define PORTABLE 0
 #define SSE2 1
@@ -47,7 +49,7 @@
 #ifdef HAVE_AVX
 #define ISA AVX2
 #define NAMED(x) x##_avx2
-#define TARGET __attribute__((target("avx2,bmi,bmi2,lzcnt,popcnt")))
+#define TARGET __attribute__((target("avx2,bmi,bmi2,popcnt")))
 #include "blocks.h"
 #undef ISA
 #undef NAMED
@@ -55,7 +57,7 @@
 
 #define ISA AVX512
 #define NAMED(x) x##_avx512
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512vbmi2,avx2,bmi,bmi2,lzcnt,popcnt")))
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vbmi2,avx2,bmi,bmi2,popcnt")))
 #include "blocks.h"
 #undef ISA
 #undef NAMED
@@ -66,23 +68,25 @@ typedef struct {
     const char *name;
     int64_t (*gpt2)(const uint8_t *text, size_t n, uint32_t *ends);
     int64_t (*gpt4)(const uint8_t *text, size_t n, uint32_t *ends);
+    int (*classify)(const uint8_t *blocks, size_t n_blocks, struct masks *masks);       /* for tests, NULL for simple */
+    uint32_t *(*write_ends)(uint32_t *ends, uint32_t base, uint64_t starts);            /* likewise */
 } isa;
 
 /* All that were compiled, the fastest last. */
 static const isa ISAS[] = {
-    {"simple", split_gpt2, split_gpt4},
-    {"portable", split_gpt2_portable, split_gpt4_portable},
+    {"simple", split_gpt2, split_gpt4, NULL, NULL},
+    {"portable", split_gpt2_portable, split_gpt4_portable, classify_all_portable, write_some_portable},
 #ifdef HAVE_SSE2
-    {"sse2", split_gpt2_sse2, split_gpt4_sse2},
+    {"sse2", split_gpt2_sse2, split_gpt4_sse2, classify_all_sse2, write_some_sse2},
 #endif
 #ifdef HAVE_AVX
-    {"avx2", split_gpt2_avx2, split_gpt4_avx2},
-    {"avx512", split_gpt2_avx512, split_gpt4_avx512},
+    {"avx2", split_gpt2_avx2, split_gpt4_avx2, classify_all_avx2, write_some_avx2},
+    {"avx512", split_gpt2_avx512, split_gpt4_avx512, classify_all_avx512, write_some_avx512},
 #endif
 };
 #define N_ISAS (sizeof(ISAS) / sizeof(ISAS[0]))
 
-/* Whether this machine has the instruction set. */
+/* Whether this machine has the instruction set: all that its TARGET names. */
 static int isa_is_usable(const isa *way)
 {
 #ifdef HAVE_AVX

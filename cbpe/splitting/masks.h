@@ -1,4 +1,4 @@
-/* Splitting without a matcher, part one: a block of 64 bytes as bit masks, and the algebra that finds where chunks start.
+/* Splitting without a matcher, part one: a block of 64 bytes as bit masks, and the algebra that finds chunks' starts.
 
    A mask has one bit for each byte of a block, the first byte lowest. Every byte of a character carries its class. For
    the text "I've 12" the masks begin, first byte left:
@@ -92,90 +92,82 @@ struct masks {
     uint64_t L, N, O, W;        /* letters, numbers, others, whitespace: each byte is in one of these */
     uint64_t NL;                /* in W: \r and \n */
     uint64_t SP, AP;            /* the space U+0020; the apostrophe, in O */
-    uint64_t multi;             /* bytes of characters of several bytes. If there are none, what follows is not set: */
+    uint64_t multi;             /* bytes of characters of several bytes */
     uint64_t CONT;              /* all but the first byte of such characters */
     uint64_t W2, W3;            /* the first bytes of whitespace of two and of three bytes */
-    uint64_t due;               /* in the next block, the continuation bytes that this one's last character lacks; always set */
+    uint64_t due;               /* in the next block, the continuation bytes that this one's last character lacks */
 };
 
 /* What a look at single bytes tells about a block with characters of several bytes. */
 struct byte_masks {
     uint64_t CONT;              /* 80..BF */
     uint64_t from_E0, from_F0;  /* first bytes of three or four, of four */
-    uint64_t letters;           /* first bytes of characters that are letters, whatever follows */
+    uint64_t letters;           /* first bytes of letters, as far as they or the second byte tell: C3, but for U+00D7
+                                   and U+00F7; C4..CA, D0, D1, D3, DA; E4, but for U+4DC0..4DFF; E5..E9, EB, EC */
 };
-
-/* Puts a character that is not a letter or OTHER into its mask. */
-ALWAYS_INLINE void mark(struct masks *now, unsigned class_, uint64_t bit, uint64_t *spaces)
-{
-    if (class_ == NUMBER) {
-        now->N |= bit;
-    } else if (class_ == SPACE) {
-        now->W |= bit;
-        *spaces |= bit;
-    }
-}
 
 /* Completes the masks of a block with characters of several bytes, in which now has what ASCII there is.
 
    First the first bytes get their class: most are letters by their value alone, the others are looked up. Then each
    class floods through the continuation bytes behind, which may reach in from the block before. What is not UTF-8
    makes *wrong other than 0: continuation bytes stand where they are due and nowhere else; too long forms, surrogates
-   and code points that do not exist show when they are looked up (no letter in byte->letters can be one). */
+   and code points that do not exist show when they are looked up (no letter in bytes->letters can be one). */
 ALWAYS_INLINE void classify_multi(const uint8_t *block, const struct byte_masks *bytes, const struct masks *before,
                                   struct masks *now, uint64_t *wrong)
 {
-    const uint64_t CONT = bytes->CONT, first = now->multi & ~CONT;
-    uint64_t unknown = first & ~bytes->letters, left, L = now->L | bytes->letters, bad = 0;
-    uint32_t code_point;
-    unsigned i, class_;
-    now->W2 = now->W3 = 0;
-    for (left = unknown & ~bytes->from_E0; left; left &= left - 1) {
-        i = lowest_bit(left);
-        code_point = (block[i] & 0x1Fu) << 6 | (block[i + 1] & 0x3Fu);
+    const uint64_t CONT = bytes->CONT, first = now->multi & ~CONT, from_E0 = bytes->from_E0, from_F0 = bytes->from_F0;
+    uint64_t low = bytes->letters, high = 0;        /* the two bits of each first byte's class: LETTER is 01 */
+    uint64_t left, bad = 0;
+
+    for (left = first & ~bytes->letters & ~from_E0; left; left &= left - 1) {
+        const unsigned i = lowest_bit(left);
+        const uint32_t code_point = (block[i] & 0x1Fu) << 6 | (block[i + 1] & 0x3Fu);
+        const uint64_t class_ = class_of(code_point);
         bad |= code_point < 0x80;
-        class_ = class_of(code_point);
-        L |= (uint64_t) (class_ == LETTER) << i;
-        if (UNLIKELY(class_ > LETTER))
-            mark(now, class_, BIT(i), &now->W2);
+        low |= (class_ & 1) << i;
+        high |= (class_ >> 1) << i;
     }
-    for (left = unknown & bytes->from_E0 & ~bytes->from_F0; left; left &= left - 1) {
-        i = lowest_bit(left);
-        code_point = (block[i] & 0x0Fu) << 12 | (block[i + 1] & 0x3Fu) << 6 | (block[i + 2] & 0x3Fu);
+    for (left = first & ~bytes->letters & from_E0 & ~from_F0; left; left &= left - 1) {
+        const unsigned i = lowest_bit(left);
+        const uint32_t code_point = (block[i] & 0x0Fu) << 12 | (block[i + 1] & 0x3Fu) << 6 | (block[i + 2] & 0x3Fu);
+        const uint64_t class_ = class_of(code_point);
         bad |= (code_point < 0x800) | (code_point >> 11 == 0xD800 >> 11);
-        class_ = class_of(code_point);
-        L |= (uint64_t) (class_ == LETTER) << i;
-        if (UNLIKELY(class_ > LETTER))
-            mark(now, class_, BIT(i), &now->W3);
+        low |= (class_ & 1) << i;
+        high |= (class_ >> 1) << i;
     }
-    for (left = unknown & bytes->from_F0; left; left &= left - 1) {
-        i = lowest_bit(left);
-        code_point = (block[i] & 0x0Fu) << 18 | (block[i + 1] & 0x3Fu) << 12 | (block[i + 2] & 0x3Fu) << 6
-                     | (block[i + 3] & 0x3Fu);
+    for (left = first & from_F0; UNLIKELY(left); left &= left - 1) {
+        const unsigned i = lowest_bit(left);
+        const uint32_t code_point = (block[i] & 0x0Fu) << 18 | (block[i + 1] & 0x3Fu) << 12
+                                    | (block[i + 2] & 0x3Fu) << 6 | (block[i + 3] & 0x3Fu);
+        const uint64_t class_ = class_of(code_point);
         bad |= code_point - 0x10000 > 0xFFFFF;
-        class_ = class_of(code_point);
-        L |= (uint64_t) (class_ == LETTER) << i;
-        if (UNLIKELY(class_ == NUMBER))         /* no whitespace has four bytes */
-            now->N |= BIT(i);
+        low |= (class_ & 1) << i;
+        high |= (class_ >> 1) << i;
     }
-    *wrong |= bad | (CONT ^ (first << 1 | bytes->from_E0 << 2 | bytes->from_F0 << 3 | before->due));
-    now->due = first >> 63 | bytes->from_E0 >> 62 | bytes->from_F0 >> 61;
+    now->L |= low & ~high;
+    now->N |= high & ~low;
+    now->W |= high & low;
+    now->W2 = high & low & ~from_E0;
+    now->W3 = high & low & from_E0;
     now->CONT = CONT;
-    now->L = L | flood(after(before->L, L) & CONT, CONT);
+
+    *wrong |= bad | (CONT ^ (first << 1 | from_E0 << 2 | from_F0 << 3 | before->due));
+    now->due = first >> 63 | from_E0 >> 62 | from_F0 >> 61;
+    now->L |= flood(after(before->L, now->L) & CONT, CONT);
     now->N |= flood(after(before->N, now->N) & CONT, CONT);
     now->W |= flood(after(before->W, now->W) & CONT, CONT);
 }
 
 /* --- Starts --- */
 
-/* What the starts of a block depend on in the blocks before it, beyond their masks. Of masks that are kept, the last bit
-   or the last three matter. All zero at the start of a text. */
+/* What the starts of a block depend on in the blocks before it, beyond their masks. Of masks that are kept only the
+   last bit matters. All zero at the start of a text. */
 struct carry {
     uint64_t lone;              /* GPT-4: first characters of other chunks; see gpt4_starts */
     uint64_t swallowed;         /* GPT-4: newlines that belong to the other characters before them */
-    uint64_t number_starts;     /* GPT-4: where chunks of numbers start */
+    uint64_t number_starts;     /* GPT-4: where chunks of numbers started, in the last three bytes */
     uint64_t open;              /* GPT-4: 1 if the last start was behind a newline, and only H has followed it */
-    uint64_t refuted;           /* out, GPT-4: 1 if that start is taken back, because a newline followed */
+    uint64_t refuted;           /* GPT-4, for the caller: 1 if that start is taken back, because a newline followed */
     uint64_t contracted;        /* starts behind contractions, by their place in the next block */
     uint64_t joined;            /* GPT-2: letters that belong to the apostrophe before them, likewise */
 };
@@ -225,16 +217,17 @@ ALWAYS_INLINE uint64_t gpt4_number_starts(const struct masks *before, const stru
 /* GPT-4's pattern:
    '(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+
 
-   H is whitespace without newlines, L, N, O, W as in struct masks. A chunk starts
-   - at a run of O, unless a space stands before it, which then has the start: ?O+
-   - at a run of L, unless H stands before it, or the run of O before it is a single character and has the start: [HO]?L+
-   - at numbers: see above;
-   - at a run of W, but behind what newlines the O before it has swallowed: O+[\r\n]*
-   - at H behind a newline, unless another newline follows this stretch of H: \s*[\r\n] runs to the last newline;
-   - at the last H before what is not whitespace: \s+(?!\S)
+   H is whitespace without newlines; L, N, O, W are as in struct masks. A chunk starts
+   - other: at a run of O, unless a space stands before it, which then has the start;
+   - letter: at a run of L, unless before it stands H, or a lone O that has a start: those it is joined to;
+   - number: see above;
+   - space: at a run of W, but not at newlines right behind O, which has swallowed them;
+   - behind_newline: at H behind a newline, unless another newline follows this stretch of H, as \s*[\r\n] runs to the
+     last newline;
+   - at the last H before what is not whitespace;
    - behind a contraction.
-   At the last-but-two it is a start until a newline refutes it, which may come blocks later: then the start that was
-   found last is taken back. (No other can have been found meanwhile: in a stretch of H only the last one starts.) */
+   H behind a newline has its start until a newline refutes it. If that comes in a later block, the start that was
+   written last is taken back. (None can have been written meanwhile: in a stretch of H only the last one starts.) */
 ALWAYS_INLINE uint64_t gpt4_starts(const uint8_t *block, const struct masks *before, const struct masks *now,
                                    const struct masks *next, struct carry *carry)
 {
@@ -284,9 +277,9 @@ ALWAYS_INLINE uint64_t gpt4_starts(const uint8_t *block, const struct masks *bef
 
 /* GPT-2's pattern:  '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 
-   A chunk starts at each run of L, N or O, unless a space stands before it, which then has the start; at each run of W; at
-   the last W before what is not whitespace; and behind a contraction, while its letters, a run of L like any other,
-   lose theirs. */
+   A chunk starts at each run of L, N or O, unless a space stands before it, which then has the start; at each run of W;
+   at the last W before what is not whitespace; and behind a contraction, while its letters, a run of L like any
+   other, lose theirs. */
 ALWAYS_INLINE uint64_t gpt2_starts(const uint8_t *block, const struct masks *before, const struct masks *now,
                                    const struct masks *next, struct carry *carry)
 {

@@ -41,10 +41,14 @@ cdef extern from "splitting/matchers.h" nogil:
     unsigned class_at(const uint8_t *text, size_t n, size_t p, size_t *next)
 
 cdef extern from "splitting/isa.h" nogil:
+    struct masks:
+        uint64_t L, N, O, W, NL, SP, AP, multi, CONT, W2, W3
     ctypedef struct isa:
         const char *name
         split_block_fn gpt2
         split_block_fn gpt4
+        bint (*classify)(const uint8_t *blocks, size_t n_blocks, masks *found) noexcept nogil
+        uint32_t *(*write_ends)(uint32_t *ends, uint32_t base, uint64_t starts) noexcept nogil
     const isa ISAS[]
     enum: N_ISAS
     bint isa_is_usable(const isa *way)
@@ -133,10 +137,9 @@ cdef class Splitter:
         return b"".join(kept), _as_ends(np.concatenate(all_ends) if kept else [], total)
 
     def batches(self, bytes text not None):
-        """spans piece by piece, for whoever wants to look around meanwhile: yields (kept, ends), each counted from
-        its own kept[0].
+        """spans piece by piece, for whoever wants to look around meanwhile.
 
-        UTF-8 is checked before the first piece is yielded.
+        Yields (kept, ends), each counted from its own kept[0]. UTF-8 is checked before the first piece is yielded.
         """
         if self.compiled is not None:
             yield from _regex_batches(self.compiled, text)
@@ -371,13 +374,45 @@ cdef size_t incomplete_tail(const uint8_t *text, size_t n) noexcept nogil:
 # --- The same for Python: next_cut for corpus.py, the others for tests ---
 
 def _splitter_for_isa(pattern, str isa_name not None):
-    """splitter_for, by the instruction set of that name; ValueError if this machine has none, or the pattern needs none."""
+    """splitter_for by a certain instruction set; ValueError if this machine lacks it, or the pattern is not native."""
     cdef const isa *way = _isa_named(isa_name)
     cdef Splitter splitter = splitter_for(pattern)
     if splitter.native == NULL:
         raise ValueError("only native splitters differ by instruction set")
     splitter.native = way.gpt2 if splitter.kind == "gpt2" else way.gpt4
     return splitter
+
+
+def _masks(bytes text, str isa_name not None):
+    """The masks of a text, filled up with spaces to whole blocks: each a long int, by name. None if it is not UTF-8."""
+    cdef const isa *way = _isa_named(isa_name)
+    cdef size_t n_blocks = len(text) // 64 + 1, k
+    cdef bytes padded = text.ljust(64 * n_blocks + PAD)
+    cdef masks *found = <masks *> malloc(n_blocks * sizeof(masks))
+    cdef masks *block
+    result = dict.fromkeys(["L", "N", "O", "W", "NL", "SP", "AP", "multi", "CONT", "W2", "W3"], 0)
+    try:
+        if found == NULL:
+            raise MemoryError
+        if not way.classify(<const uint8_t *> PyBytes_AS_STRING(padded), n_blocks, found):
+            return None
+        for k in range(n_blocks):
+            block = found + k
+            words = [block.L, block.N, block.O, block.W, block.NL, block.SP, block.AP, block.multi, block.CONT,
+                     block.W2, block.W3]
+            for name, word in zip(result, words, strict=True):
+                result[name] |= int(word) << 64 * k
+        return result
+    finally:
+        free(found)
+
+
+def _write_ends(uint32_t base, uint64_t starts, str isa_name not None):
+    """What becomes of a block's starts: of base 64 and starts 0b101, [64, 66]."""
+    cdef const isa *way = _isa_named(isa_name)
+    cdef uint32_t ends[64 + PAD]
+    cdef uint32_t *behind = way.write_ends(ends, base, starts)
+    return [ends[i] for i in range(<size_t> (behind - ends))]
 
 
 def _character_classes():
