@@ -394,6 +394,8 @@ def _masks(bytes text, str isa_name not None):
     try:
         if found == NULL:
             raise MemoryError
+        if way.classify == NULL:
+            raise ValueError(f"{isa_name} makes no masks")
         if not way.classify(<const uint8_t *> PyBytes_AS_STRING(padded), n_blocks, found):
             return None
         for k in range(n_blocks):
@@ -411,8 +413,10 @@ def _write_ends(uint32_t base, uint64_t starts, str isa_name not None):
     """What becomes of a block's starts: of base 64 and starts 0b101, [64, 66]."""
     cdef const isa *way = _isa_named(isa_name)
     cdef uint32_t ends[64 + PAD]
-    cdef uint32_t *behind = way.write_ends(ends, base, starts)
-    return [ends[i] for i in range(<size_t> (behind - ends))]
+    cdef size_t i
+    if way.write_ends == NULL:
+        raise ValueError(f"{isa_name} makes no masks")
+    return [ends[i] for i in range(<size_t> (way.write_ends(ends, base, starts) - ends))]
 
 
 def _character_classes():
