@@ -23,13 +23,12 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
+from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN, NAMED_PATTERNS
 from cbpe.splitting import UNICODE_EDITION, Splitter, split, splitter_for
 
-PATTERNS = {"gpt2": GPT2_SPLIT_PATTERN, "gpt4": GPT4_SPLIT_PATTERN}
-SPLITTERS = {kind: splitter_for(pattern) for kind, pattern in PATTERNS.items()}
-COMPILED = {kind: regex.compile(pattern) for kind, pattern in PATTERNS.items()}
-both = pytest.mark.parametrize("kind", ["gpt2", "gpt4"])
+SPLITTERS = {kind: splitter_for(pattern) for kind, pattern in NAMED_PATTERNS.items()}
+COMPILED = {kind: regex.compile(pattern) for kind, pattern in NAMED_PATTERNS.items()}
+each = pytest.mark.parametrize("kind", list(NAMED_PATTERNS))
 
 # Fillers of the bytes behind a text: what they are must not matter, were they letters, spaces or the rest of a
 # character.
@@ -65,7 +64,7 @@ def strings(alphabet: str, longest: int) -> Iterator[str]:
 # --- The native splitters against regex ---
 
 
-@both
+@each
 def test_every_code_point_in_every_neighbourhood(kind: str) -> None:
     everything = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     check(kind, "".join(everything))
@@ -80,7 +79,7 @@ def test_every_code_point_in_every_neighbourhood(kind: str) -> None:
         check(kind, "".join(f"\n{x}\n \r{x}\r \t{x}\t\u3000{x}\u3000" for x in c))
 
 
-@both
+@each
 def test_every_short_string_of_troublemakers(kind: str) -> None:
     for text in strings("' \n\r\t1as.\u017f\u3000é\u0301", 4):
         check(kind, text)
@@ -92,16 +91,18 @@ def test_every_short_string_of_troublemakers(kind: str) -> None:
         check(kind, text)
     for text in strings("1²٣a '", 6):
         check(kind, text)
+    for text in strings("/\n\r. a", 6):
+        check(kind, text)
 
 
-@both
+@each
 def test_all_the_rest_of_the_troublemakers_in_threes(kind: str) -> None:
     letters = "\u017f\u212a\u0131sSlLvVrReEtTdDmM一가नמ\U00010330"
     for text in strings("' 1½\u094d\U0001f600\x1c\x1f\x85\xa0\u2028\x0b\x0c\0" + letters, 3):
         check(kind, text)
 
 
-@both
+@each
 @pytest.mark.parametrize("filler", FILLERS)
 def test_what_lies_behind_the_text_does_not_matter(kind: str, filler: int) -> None:
     for text in strings("' \ns1é\u3000.", 4):
@@ -111,14 +112,52 @@ def test_what_lies_behind_the_text_does_not_matter(kind: str, filler: int) -> No
 TROUBLE = st.sampled_from("''  \n\r\t1sltrevdmLSE.,\u017f\u3000é")
 
 
-@both
+@each
 @given(st.text(st.one_of(st.characters(exclude_categories=["Cs"]), TROUBLE), max_size=60))
 @settings(max_examples=1000, deadline=None)
 def test_random_strings(kind: str, text: str) -> None:
     check(kind, text)
     encoded = text.encode()
     assert SPLITTERS[kind].split(text) == [chunk.encode() for chunk in COMPILED[kind].findall(text)]
-    assert b"".join(SPLITTERS[kind].split(encoded)) == encoded      # both patterns match every character
+    assert b"".join(SPLITTERS[kind].split(encoded)) == encoded      # all these patterns match every character
+
+
+# a letter of each case and a mark: Lu, Lt, Ll, Lm, Lo, Mn, Mc, Me
+CASES = "A\u01c5a\u02b0\u4e00\u0301\u0903\u20dd"
+
+
+@each
+def test_every_short_string_of_cases(kind: str) -> None:
+    for text in strings("Aa\u4e00\u0301' .s", 5):
+        check(kind, text)
+    for text in strings(CASES + " 1/\n'", 4):
+        check(kind, text)
+    for text in strings("AaB\u0301", 8):
+        check(kind, text)
+
+
+@each
+@given(st.text(st.sampled_from(CASES + CASES + "BbsS' ./1\n\u017f"), max_size=60))
+@settings(max_examples=1000, deadline=None)
+def test_random_strings_of_cases(kind: str, text: str) -> None:
+    check(kind, text)
+
+
+def test_the_patterns_differ_where_they_say_so() -> None:
+    def split_by(kind: str, text: str) -> list[str]:
+        return [chunk.decode() for chunk in SPLITTERS[kind].split(text)]
+
+    assert split_by("gpt4", "a\n ") == ["a", "\n", " "]
+    assert split_by("cl100k", "a\n ") == ["a", "\n "]
+    assert split_by("cl100k", "a\n b") == ["a", "\n", " b"]
+    assert split_by("cl100k", "a \n\n") == ["a", " \n\n"]
+    assert split_by("o200k", "HTMLParser's it'll ABC") == ["HTMLParser's", " it'll", " ABC"]
+    assert split_by("o200k", "x.\n/y//\n") == ["x", ".\n/", "y", "//\n"]
+    assert split_by("o200k", "\u4e00B \u4e00Bc") == ["\u4e00", "B", " \u4e00Bc"]
+    for text in itertools.chain(strings("' \n\r\t1as.\u3000", 4), strings(" \na.", 6)):
+        assert split_by("gpt2", text) == split_by("r50k", text)
+        if not regex.search(r"[\r\n]\s*$", text):
+            assert split_by("gpt4", text) == split_by("cl100k", text)
 
 
 def test_c33_contractions() -> None:
@@ -140,12 +179,15 @@ def test_c36_vowel_signs_are_not_letters() -> None:
     gpt4 = SPLITTERS["gpt4"]
     assert gpt4.split("नमस्ते") == ["नमस".encode(), "\u094dत".encode(), "\u0947".encode()]
     assert gpt4.split("a\u0301b") == [b"a", "\u0301b".encode()]
-    check("gpt4", "हिन्दी")
-    check("gpt2", "हिन्दी")
+    o200k = SPLITTERS["o200k"]
+    assert o200k.split("नमस्ते") == ["नमस्ते".encode()]
+    assert o200k.split("a\u0301b") == ["a\u0301b".encode()]
+    for kind in NAMED_PATTERNS:
+        check(kind, "हिन्दी")
 
 
-@both
-@pytest.mark.parametrize("text", [*" \nx1^'é一\u3000\U0001f600", "\r\n", " \n", "\n ", "'s", ". ", "a'"])
+@each
+@pytest.mark.parametrize("text", [*" \nx1^'é一\u3000\U0001f600", "\r\n", " \n", "\n ", "'s", ". ", "a'", "A", "一A", "aA", "/\n"])
 @pytest.mark.parametrize("end", ["", "x", "\n"])
 def test_long_runs_take_linear_time(kind: str, text: str, end: str) -> None:
     text = text * (1_200_000 // len(text)) + end
@@ -157,11 +199,11 @@ def test_long_runs_take_linear_time(kind: str, text: str, end: str) -> None:
         same(ends.tolist(), wanted_ends(kind, text), text)
 
 
-@both
+@each
 def test_windows_do_not_show(kind: str) -> None:
     rng = random.Random(2)
     pieces = ["the", " quick", "'s", "'", "r", "l", "123", "4", "é", "一二", ".", "...", "?!\n"]
-    pieces += ["\n", "\n\n", "  ", " ", "\u3000", "\t", " " * 99]
+    pieces += ["A", "BC", "\u0301", "/", "\n", "\n\n", "  ", " ", "\u3000", "\t", " " * 99]
     text = "".join(rng.choices(pieces, k=1_500_000))
     text += " " * 1_500_000 + "a" * 2_500_000 + "".join(rng.choices(pieces, k=400_000))
     encoded = text.encode()
@@ -173,8 +215,12 @@ def test_windows_do_not_show(kind: str) -> None:
 
 def test_the_tables_are_those_of_the_installed_regex() -> None:
     script = load_script()
-    found = verdict(split._character_classes(), script.character_classes(), UNICODE_EDITION, script.unicode_edition())
-    assert found == "", found
+    for ours, partition in [
+        (split._character_classes(), script.CLASSES),
+        (split._character_cases(), script.CASES),
+    ]:
+        found = verdict(ours, script.character_classes(partition), UNICODE_EDITION, script.unicode_edition())
+        assert found == "", found
 
 
 def load_script() -> ModuleType:
@@ -221,9 +267,10 @@ def test_the_verdict_tells_a_new_edition_from_a_fault() -> None:
 # --- Where a text may be taken apart ---
 
 
-@both
+@each
 @pytest.mark.parametrize(
-    ("alphabet", "longest"), [("' \n1rle.", 3), ("' \n1ase\r\t\u3000é\u017fvt", 2), ("'\n rl.", 4)]
+    ("alphabet", "longest"),
+    [("' \n1rle.", 3), ("' \n1ase\r\t\u3000é\u017fvt", 2), ("'\n rl.", 4), ("Aa一' ./\n", 3), ("Aa\u0301'", 4)],
 )
 def test_settled_chunks_stay_whatever_follows(kind: str, alphabet: str, longest: int) -> None:
     splitter = SPLITTERS[kind]
@@ -241,8 +288,8 @@ def test_settled_chunks_stay_whatever_follows(kind: str, alphabet: str, longest:
         count = split._settled(splitter, encoded)
         assert count <= stay, repr(text)
         stripped = text.rstrip()
-        if stripped == text:            # no more is held back than the last chunk
-            assert count == max(0, min(stay, len(ends) - 1)), repr(text)
+        if stripped == text:            # no more is held back than the last two chunks
+            assert count == max(0, len(ends) - 2), repr(text)
         else:
             assert count >= split._settled(splitter, stripped.encode()), repr(text)
 
@@ -253,7 +300,12 @@ def first_cut(text: str, start: int) -> int:
     return next(cuts, -1)
 
 
-@both
+def test_only_o200k_joins_what_stands_on_two_lines() -> None:
+    assert [kind for kind in NAMED_PATTERNS if not SPLITTERS[kind].cuttable] == ["o200k"]
+    assert COMPILED["o200k"].findall(".\n/") == [".\n/"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NAMED_PATTERNS if SPLITTERS[kind].cuttable])
 def test_cuts_are_exact(kind: str) -> None:
     splitter = SPLITTERS[kind]
     for text in itertools.chain(strings("' \n\ra1.", 5), strings("\n\t\r\u3000s'", 5)):
@@ -363,7 +415,7 @@ def test_origins_name_the_character() -> None:
     assert split._replace_utf8(b"") == (b"", [])
 
 
-@pytest.mark.parametrize("pattern", [GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN, None, r"\w+"])
+@pytest.mark.parametrize("pattern", [*NAMED_PATTERNS.values(), None, r"\w+"])
 def test_bytes_that_are_not_utf8_are_refused_with_their_offset(pattern: str | None) -> None:
     for before in (0, 7, 3_000_000):
         data = b"ab c" * before + b"d\xe4\xb8z"
@@ -377,11 +429,11 @@ def test_bytes_that_are_not_utf8_are_refused_with_their_offset(pattern: str | No
 
 
 def test_native_splitters_serve_exactly_their_patterns() -> None:
-    for kind, pattern in PATTERNS.items():
+    for kind, pattern in NAMED_PATTERNS.items():
         for given_as in (pattern, regex.compile(pattern)):
             splitter = splitter_for(given_as)
             assert (splitter.kind, splitter.pattern) == (kind, pattern)
-            assert (splitter.cuttable, splitter.compiled) == (True, None)
+            assert (splitter.cuttable, splitter.compiled) == (kind != "o200k", None)
         flagged = [regex.compile(pattern, flag) for flag in (regex.IGNORECASE, regex.VERSION1, regex.ASCII)]
         for other in (pattern + " ", pattern + "|x", *flagged):
             splitter = splitter_for(other)

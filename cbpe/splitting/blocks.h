@@ -321,6 +321,11 @@ TARGET static int64_t NAMED(split_gpt4)(const uint8_t *text, size_t n, uint32_t 
     return count < 0 ? split_gpt4(text, n, ends) : count;
 }
 
+TARGET static int64_t NAMED(split_cl100k)(const uint8_t *text, size_t n, uint32_t *ends)
+{
+    return join_last_whitespace(text, n, ends, NAMED(split_gpt4)(text, n, ends));
+}
+
 /* For tests: the two steps that depend on the instruction set, alone. Returns 0 if a block is not UTF-8. */
 TARGET static int NAMED(classify_all)(const uint8_t *blocks, size_t n_blocks, struct masks *masks)
 {

@@ -1,6 +1,7 @@
-/* The two native splitters, GPT-2's pattern and GPT-4's: UTF-8 in, the ends of the chunks out.
+/* The simple native splitters, GPT-2's pattern, GPT-4's and those of r50k and cl100k: UTF-8 in, the ends of the chunks
+   out. o200k's is in matchers_o200k.h.
 
-   Both are one loop that asks what the next character is, LETTER, NUMBER, SPACE or OTHER, and then runs to the
+   Each is one loop that asks what the next character is, LETTER, NUMBER, SPACE or OTHER, and then runs to the
    chunk's end. A regular expression would try its alternatives in order; here the class of the first character says
    which of them can match, and each function names the part of the pattern that it stands for. No function looks at a
    byte more than a fixed number of times, so time is linear in the text, whatever the text.
@@ -95,7 +96,7 @@ static inline size_t run_end(const uint8_t *text, size_t n, size_t p, unsigned c
     }
 }
 
-/* Parts of both patterns */
+/* Parts of several patterns */
 
 /* The pattern's ll, ve or re, letter by letter as they are. */
 static inline int is_two_letter_contraction(unsigned first, unsigned second)
@@ -103,11 +104,20 @@ static inline int is_two_letter_contraction(unsigned first, unsigned second)
     return (first == 'l' && second == 'l') || (first == 'v' && second == 'e') || (first == 'r' && second == 'e');
 }
 
-/* \s*[\r\n]|\s+(?!\S)|\s+ or, without newline_first, \s+(?!\S)|\s+ : a run of whitespace, its first character at p.
-   The run is read to its end. With newline_first the chunk ends behind its last \r or \n, if it has one. Otherwise,
-   if a character follows that is not whitespace, it leaves the last one of the run to that, unless it would be left
-   empty. */
-static inline size_t whitespace_end(const uint8_t *text, size_t n, size_t p, int newline_first)
+/* A run of whitespace, its first character at p, is read to its end and then parted by one of three rules:
+
+   SPACES_ONLY      \s+(?!\S)|\s+                      where the text ends with the run, one chunk; otherwise the last
+                                                       character of the run is left to what follows, unless it is the
+                                                       only one
+   NEWLINE_FIRST    \s*[\r\n]|\s+(?!\S)|\s+            up to its last \r or \n, if it has one; otherwise as above
+   TEXT_END_FIRST   \s++$|\s*[\r\n]|\s+(?!\S)|\s      where the text ends with the run, one chunk; otherwise as above
+
+   What stands last in a pattern, \s+ or \s, is asked only about a run of one character, so either is the same. And $
+   is asked where no whitespace follows, so whether it also matches before a "\n" that ends the text, which is so in
+   regex and not in tiktoken's engine, is the same. */
+enum whitespace_rule { SPACES_ONLY, NEWLINE_FIRST, TEXT_END_FIRST };
+
+static inline size_t whitespace_end(const uint8_t *text, size_t n, size_t p, enum whitespace_rule rule)
 {
     size_t start = p, last = p, newline_end = 0, next = p;
     unsigned class_;
@@ -117,12 +127,16 @@ static inline size_t whitespace_end(const uint8_t *text, size_t n, size_t p, int
             newline_end = next;
         p = next;
     }
-    if (newline_first && newline_end > start)
+    if (rule == TEXT_END_FIRST && class_ == NONE)
+        return p;
+    if (rule != SPACES_ONLY && newline_end > start)
         return newline_end;
     return class_ == NONE || last == start ? p : last;
 }
 
-/* GPT-2's pattern:  '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+  */
+/* GPT-2's pattern, and r50k's, which splits the same:
+   '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+   '(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s  */
 
 /* '(?:[sdmt]|ll|ve|re) : its length if it is at p, where an apostrophe is; or 0. */
 static inline size_t gpt2_contraction(const uint8_t *text, size_t n, size_t p)
@@ -151,15 +165,16 @@ static int64_t split_gpt2(const uint8_t *text, size_t n, uint32_t *ends)
             if (text[p] == ' ' && (class_ = class_at(text, n, next, &behind)) < SPACE)
                 p = run_end(text, n, behind, class_);       /* the same, with the space before it */
             else
-                p = whitespace_end(text, n, p, 0);
+                p = whitespace_end(text, n, p, SPACES_ONLY);
         }
         ends[count++] = (uint32_t) p;
     }
     return count;
 }
 
-/* GPT-4's pattern:
-   '(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+ */
+/* GPT-4's pattern, and cl100k's, which differs in whitespace at the end of the text:
+   '(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+
+   '(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s */
 
 /* '(?i:[sdmt]|ll|ve|re) : its length if it is at p, where an apostrophe is; or 0.
    Without regard to case, U+017F, the long s, is an s; the other letters have no such relatives beyond ASCII. */
@@ -193,7 +208,7 @@ static inline size_t gpt4_other_end(const uint8_t *text, size_t n, size_t p)
     return p;
 }
 
-static int64_t split_gpt4(const uint8_t *text, size_t n, uint32_t *ends)
+static inline int64_t split_gpt4_by(enum whitespace_rule rule, const uint8_t *text, size_t n, uint32_t *ends)
 {
     size_t p = 0, next = 0, behind, length;
     int64_t count = 0;
@@ -209,7 +224,7 @@ static int64_t split_gpt4(const uint8_t *text, size_t n, uint32_t *ends)
         } else if (text[p] == '\'' && (length = gpt4_contraction(text, n, p)) > 0) {
             p += length;
         } else if (text[p] == '\n' || text[p] == '\r') {    /* the only ones that never stand before \p{L}+ */
-            p = whitespace_end(text, n, p, 1);
+            p = whitespace_end(text, n, p, rule);
         } else {
             second = class_at(text, n, next, &behind);
             if (second == LETTER)                           /* [^\r\n\p{L}\p{N}]\p{L}+ */
@@ -219,11 +234,56 @@ static int64_t split_gpt4(const uint8_t *text, size_t n, uint32_t *ends)
             else if (text[p] == ' ' && second == OTHER)
                 p = gpt4_other_end(text, n, behind);
             else
-                p = whitespace_end(text, n, p, 1);
+                p = whitespace_end(text, n, p, rule);
         }
         ends[count++] = (uint32_t) p;
     }
     return count;
+}
+
+static inline int64_t split_gpt4(const uint8_t *text, size_t n, uint32_t *ends)
+{
+    return split_gpt4_by(NEWLINE_FIRST, text, n, ends);
+}
+
+static inline int64_t split_cl100k(const uint8_t *text, size_t n, uint32_t *ends)
+{
+    return split_gpt4_by(TEXT_END_FIRST, text, n, ends);
+}
+
+/* Where the whitespace at the end of a text begins; n if there is none. text[0:n] is UTF-8. "a\n " -> 1. */
+static inline size_t last_whitespace(const uint8_t *text, size_t n)
+{
+    size_t start = n, p, next = 0;
+    while (start > 0) {
+        p = start - 1;
+        while (p > 0 && (text[p] & 0xC0) == 0x80)
+            p--;
+        if (class_at(text, n, p, &next) != SPACE)
+            break;
+        start = p;
+    }
+    return start;
+}
+
+/* cl100k's chunks from GPT-4's: all whitespace at the end of the text is one chunk, from the first chunk on that begins
+   in it, as \s++$ comes before the other ways with whitespace. "a\n ": "a", "\n", " " -> "a", "\n ". A negative count,
+   which tells of wrong bytes, stays as it is. */
+static inline int64_t join_last_whitespace(const uint8_t *text, size_t n, uint32_t *ends, int64_t count)
+{
+    size_t whitespace;
+    int64_t first = count;                                  /* of the chunks that begin in it; count if none does */
+    if (count <= 0)
+        return count;
+    whitespace = last_whitespace(text, n);
+    while (first > 1 && ends[first - 2] >= whitespace)
+        first--;
+    if (whitespace == 0)
+        first = 0;
+    if (first == count)
+        return count;
+    ends[first] = (uint32_t) n;
+    return first + 1;
 }
 
 #endif

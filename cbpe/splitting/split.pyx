@@ -1,17 +1,17 @@
 """Text in, chunks out: where a split pattern cuts a text.
 
 A chunk is a match of the pattern; what lies between two matches belongs to no chunk and is dropped, as by
-regex.findall. For the patterns of GPT-2 and GPT-4 there are native splitters, which find the same chunks as regex: the
-simple matchers in matchers.h, and the bit masks of masks.h for each instruction set in isa.h; the best that the machine
+regex.findall. For the named patterns of patterns.py there are native splitters, which find the same chunks as regex:
+the simple matchers in matchers.h, and for all but o200k's the bit masks of masks.h, for each instruction set in isa.h; the best that the machine
 has is chosen when this module is imported, or the one that the environment names in CBPE_ISA. Any other pattern goes
 through regex itself. A Splitter is one pattern with the way to apply it.
 
     splitter_for(GPT4_SPLIT_PATTERN).split("I've 1234!")  ->  [b"I", b"'ve", b" ", b"123", b"4", b"!"]
 
 A native splitter takes a block as a whole text. Whoever has a longer text asks settled which chunks of a block do not
-depend on what follows it, or find_cut where a block may begin so that what precedes it does not matter. The second,
-under both patterns, is between "\\n" and a character that is not whitespace: no chunk holds both. What matters there
-is the border only. GPT-2's pattern splits "\\n\\n" before a letter into "\\n" and "\\n" but leaves it whole at the
+depend on what follows it, or find_cut where a block may begin so that what precedes it does not matter. The second is
+between "\\n" and a character that is not whitespace: no chunk holds both, except under o200k's pattern, by which
+".\\n/" is one, and which is therefore not cuttable. What matters there is the border only. GPT-2's pattern splits "\\n\\n" before a letter into "\\n" and "\\n" but leaves it whole at the
 end of the text, so a block must reach at least one character beyond the cut where it is to end.
 
 The other functions here say what is UTF-8 and mend what is not, exactly as bytes.decode does.
@@ -30,7 +30,7 @@ import numpy as np
 import regex
 
 from cbpe.errors import CorpusTooLargeError
-from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
+from cbpe.patterns import NAMED_PATTERNS
 
 cdef extern from "splitting/matchers.h" nogil:
     const char *TABLES_REGEX_VERSION
@@ -39,6 +39,7 @@ cdef extern from "splitting/matchers.h" nogil:
     unsigned class_of(uint32_t code_point)
     int read_multi(const uint8_t *text, size_t n, uint32_t *code_point)
     unsigned class_at(const uint8_t *text, size_t n, size_t p, size_t *next)
+    size_t last_whitespace(const uint8_t *text, size_t n)
 
 cdef extern from "splitting/isa.h" nogil:
     struct masks:
@@ -47,11 +48,16 @@ cdef extern from "splitting/isa.h" nogil:
         const char *name
         split_block_fn gpt2
         split_block_fn gpt4
+        split_block_fn cl100k
         bint (*classify)(const uint8_t *blocks, size_t n_blocks, masks *found) noexcept nogil
         uint32_t *(*write_ends)(uint32_t *ends, uint32_t base, uint64_t starts) noexcept nogil
     const isa ISAS[]
     enum: N_ISAS
     bint isa_is_usable(const isa *way)
+
+cdef extern from "splitting/matchers_o200k.h" nogil:
+    unsigned case_of(uint32_t code_point)
+    int64_t split_o200k(const uint8_t *text, size_t n, uint32_t *ends)
 
 REGEX_VERSION = TABLES_REGEX_VERSION.decode()           # of the regex package that the native splitters agree with
 UNICODE_EDITION = TABLES_UNICODE_EDITION.decode()       # the edition of Unicode that it follows
@@ -60,6 +66,7 @@ _DEFAULT_FLAGS = int(regex.VERSION0 | regex.UNICODE)    # what regex.compile(pat
 
 cdef size_t _WINDOW = 1 << 20       # bytes that a native splitter is given at a time
 _BATCH = 1 << 14                    # matches of another pattern that are held at a time
+_NATIVE_KINDS = {pattern: kind for kind, pattern in NAMED_PATTERNS.items()}
 
 
 # --- The ways to split natively ---
@@ -91,8 +98,9 @@ cdef const isa *_chosen = _isa_named(os.environ.get("CBPE_ISA", ""))
 cdef class Splitter:
     """A split pattern and the way to apply it; immutable. splitter_for makes them; Splitter() leaves texts whole.
 
-    Attributes: pattern, a str or None; kind, "gpt2", "gpt4", "regex" or "whole"; cuttable, whether a long text may be
-    cut where a line begins without indentation; compiled, the compiled pattern of kind "regex", else None.
+    Attributes: pattern, a str or None; kind, the pattern's name in NAMED_PATTERNS, "regex" or "whole"; cuttable,
+    whether a long text may be cut where a line begins without indentation; compiled, the compiled pattern of kind
+    "regex", else None.
     """
 
     def __cinit__(self):
@@ -193,9 +201,8 @@ def splitter_for(pattern):
     """The Splitter of a pattern.
 
     pattern: a str; a compiled pattern of the regex package or of the standard library's re, whose flags are kept; or
-    None, by which a whole text is one chunk. The native splitters serve exactly the texts GPT2_SPLIT_PATTERN and
-    GPT4_SPLIT_PATTERN, with the flags that regex.compile gives them. A pattern that is no regular expression raises
-    regex.error.
+    None, by which a whole text is one chunk. The native splitters serve exactly the texts in NAMED_PATTERNS, with the
+    flags that regex.compile gives them. A pattern that is no regular expression raises regex.error.
     """
     cdef Splitter splitter = Splitter()
     if pattern is None:
@@ -206,14 +213,28 @@ def splitter_for(pattern):
     if not isinstance(compiled.pattern, str):
         raise TypeError("a pattern that was compiled from bytes cannot split text")
     splitter.pattern = compiled.pattern
-    native = isinstance(pattern, str) or compiled.flags == _DEFAULT_FLAGS
-    if native and splitter.pattern == GPT2_SPLIT_PATTERN:
-        splitter.kind, splitter.cuttable, splitter.native = "gpt2", True, _chosen.gpt2
-    elif native and splitter.pattern == GPT4_SPLIT_PATTERN:
-        splitter.kind, splitter.cuttable, splitter.native = "gpt4", True, _chosen.gpt4
+    if isinstance(pattern, str) or compiled.flags == _DEFAULT_FLAGS:
+        splitter.kind = _NATIVE_KINDS.get(splitter.pattern, "regex")
     else:
-        splitter.kind, splitter.compiled = "regex", compiled
+        splitter.kind = "regex"
+    splitter.native = _native(splitter.kind, _chosen)
+    splitter.cuttable = splitter.native != NULL and splitter.kind != "o200k"
+    if splitter.native == NULL:
+        splitter.compiled = compiled
     return splitter
+
+
+cdef split_block_fn _native(str kind, const isa *way) noexcept:
+    """What splits by the named pattern; NULL for other kinds."""
+    if kind == "gpt2" or kind == "r50k":            # two strings, the same chunks
+        return way.gpt2
+    if kind == "gpt4":
+        return way.gpt4
+    if kind == "cl100k":
+        return way.cl100k
+    if kind == "o200k":
+        return split_o200k
+    return NULL
 
 
 cdef uint8_t *_resized(uint8_t *memory, size_t size) except NULL:
@@ -254,25 +275,17 @@ def _regex_batches(compiled, bytes text):
 cdef size_t settled(const uint8_t *text, size_t n, const uint32_t *ends, size_t n_ends) noexcept nogil:
     """How many of the chunks of text[0:n], which ends with a whole character, stay as they are whatever text follows.
 
-    The last chunk may grow; trailing whitespace may be shared out anew; and under GPT-2's pattern "'", "r" become
-    "'re". (Whether a chunk is settled is decided by its end alone, so a few that are may be held back.)
-    "a b  " -> chunks "a", " b", "  ": two are settled. "it'r" -> chunks "it", "'", "r": one is.
+    The last chunk may grow, and trailing whitespace may be shared out anew. What follows may also join the last two
+    chunks, or move their border: under GPT-2's pattern "'", "r" become "'re"; under o200k's "it", "'" become "it's",
+    and "\\u4e00", "B" become "\\u4e00Bc". It never reaches the third, whose end is where the last but one begins.
+    (A few chunks that are settled may be held back.)
+    "a b  " -> chunks "a", " b", "  ": one is settled. "it'r" -> chunks "it", "'", "r": one is.
     """
-    cdef size_t whitespace = n, p, next = 0
-    if n_ends == 0:
+    cdef size_t whitespace
+    if n_ends < 3:
         return 0
-    while whitespace > 0:                                   # ends at the start of the trailing whitespace
-        p = whitespace - 1
-        while p > 0 and whitespace - p < 4 and text[p] & 0xC0 == 0x80:
-            p -= 1
-        if class_at(text, n, p, &next) != SPACE:
-            break
-        whitespace = p
-    n_ends -= 1
-    if n_ends > 0 and ends[n_ends - 1] == n - 1 and (text[n - 1] == c"l" or text[n - 1] == c"v" or text[n - 1] == c"r"):
-        p = ends[n_ends - 2] if n_ends > 1 else 0
-        if n - 1 - p == 1 and text[p] == c"'":
-            n_ends -= 1
+    whitespace = last_whitespace(text, n)
+    n_ends -= 2
     while n_ends > 0 and ends[n_ends - 1] > whitespace:
         n_ends -= 1
     return n_ends
@@ -379,7 +392,7 @@ def _splitter_for_isa(pattern, str isa_name not None):
     cdef Splitter splitter = splitter_for(pattern)
     if splitter.native == NULL:
         raise ValueError("only native splitters differ by instruction set")
-    splitter.native = way.gpt2 if splitter.kind == "gpt2" else way.gpt4
+    splitter.native = _native(splitter.kind, way)
     return splitter
 
 
@@ -426,6 +439,15 @@ def _character_classes():
     for code_point in range(0x110000):
         classes[code_point] = class_of(code_point)
     return bytes(classes)
+
+
+def _character_cases():
+    """The case of each of the 0x110000 code points in the tables: 0 other, 1 upper, 2 lower, 3 either."""
+    cdef uint32_t code_point
+    cdef bytearray cases = bytearray(0x110000)
+    for code_point in range(0x110000):
+        cases[code_point] = case_of(code_point)
+    return bytes(cases)
 
 
 def _split_block(Splitter splitter, bytes text, int filler=0):
