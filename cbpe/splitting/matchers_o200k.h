@@ -35,10 +35,10 @@ static inline unsigned case_at(const uint8_t *text, size_t n, size_t p, size_t *
 }
 
 /* Where a word ends whose first letter or mark is at p: the first two alternatives, what may stand before it aside.
-   In the words of the cases:  [UE]*[LE]+  or, where that fails,  [UE]+[LE]* .
+   In the words of the cases:  [EU]*[EL]+  or, where that fails,  [EU]+[EL]* .
 
-   [UE]* takes all it can. If an L follows, [LE]+ goes on from there: ABcd. If not, [UE]* gives back as much as is needed
-   for [LE]+ to find an E, so the word ends behind the last E: in AeB, e an E, behind e. If there is no E either, it is
+   [EU]* takes all it can. If an L follows, [EL]+ goes on from there: ABcd. If not, [EU]* gives back as much as is needed
+   for [EL]+ to find an E, so the word ends behind the last E: in AeB, e an E, behind e. If there is no E either, it is
    the second alternative: ABC. */
 static inline size_t o200k_word_end(const uint8_t *text, size_t n, size_t p)
 {

@@ -11,8 +11,9 @@ through regex itself. A Splitter is one pattern with the way to apply it.
 A native splitter takes a block as a whole text. Whoever has a longer text asks settled which chunks of a block do not
 depend on what follows it, or find_cut where a block may begin so that what precedes it does not matter. The second is
 between "\\n" and a character that is not whitespace: no chunk holds both, except under o200k's pattern, by which
-".\\n/" is one, and which is therefore not cuttable. What matters there is the border only. GPT-2's pattern splits "\\n\\n" before a letter into "\\n" and "\\n" but leaves it whole at the
-end of the text, so a block must reach at least one character beyond the cut where it is to end.
+".\\n/" is one, and which is therefore not cuttable. What matters there is the border only. GPT-2's pattern splits
+"\\n\\n" before a letter into "\\n" and "\\n" but leaves it whole at the end of the text, so a block must reach at least
+one character beyond the cut where it is to end.
 
 The other functions here say what is UTF-8 and mend what is not, exactly as bytes.decode does.
 """
