@@ -25,7 +25,8 @@ A corpus becomes a model:
 
 A prompt becomes ids, and ids become text:
 
-    regex, basic, gpt4  the tokenizers: what people call
+    regex, basic        the tokenizers: what people call
+    openai, gpt4        the same with merges that OpenAI published
     native, base        what they share
     data/cl100k         GPT-4's merges
     special             special tokens, and where a text holds them
@@ -47,6 +48,7 @@ from cbpe.errors import (
     VocabSizeError,
 )
 from cbpe.gpt4 import GPT4_SPECIAL_TOKENS, GPT4Tokenizer, recover_merges
+from cbpe.openai import encoding_for_model, get_encoding
 from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
 from cbpe.regex import RegexTokenizer
 from cbpe.training import ChunkStore
@@ -70,6 +72,8 @@ __all__ = [
     "Tokenizer",
     "UnknownIdError",
     "VocabSizeError",
+    "encoding_for_model",
+    "get_encoding",
     "get_stats",
     "merge",
     "recover_merges",

@@ -1,36 +1,24 @@
-"""GPT4Tokenizer: GPT-4's encoding, cl100k_base, as a RegexTokenizer that is trained already.
+"""GPT4Tokenizer: GPT-4's encoding as minbpe has it, and minbpe's way to find merges behind published ranks.
 
-tiktoken publishes the encoding as ranks: a number for each token's bytes. From them recover_merges finds the pair that
-each token was merged from. That takes seconds, so its result for cl100k_base comes with the package (cbpe/data).
-
-One oddity is GPT-4's own: the ids of single bytes are permuted. In the merges a byte is its id, so the vocab attribute,
-as in minbpe, holds permuted bytes: byte_shuffle maps a byte to its id and inverse_byte_shuffle back.
+The encoding is one of OpenAI's (openai.py), cl100k_base; minbpe's differs from it in the pattern. recover_merges finds
+the pair that each token of an encoding was merged from. That takes seconds, so its results for OpenAI's encodings come
+with the package (cbpe/data).
 """
 
 from __future__ import annotations
 
 import heapq
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NoReturn
 
-from cbpe.base import Attribute
-from cbpe.files import atomic_write
-from cbpe.formats.minbpe import vocab_text
 from cbpe.model import Model, Pair
+from cbpe.openai import CL100K_SPECIAL_TOKENS, OpenAITokenizer, published_model
 from cbpe.patterns import GPT4_SPLIT_PATTERN
-from cbpe.regex import RegexTokenizer
 
 __all__ = ["GPT4_SPECIAL_TOKENS", "GPT4_SPLIT_PATTERN", "GPT4Tokenizer", "bpe", "recover_merges"]
 
-GPT4_SPECIAL_TOKENS = {
-    "<|endoftext|>": 100257,
-    "<|fim_prefix|>": 100258,
-    "<|fim_middle|>": 100259,
-    "<|fim_suffix|>": 100260,
-    "<|endofprompt|>": 100276,
-}
+GPT4_SPECIAL_TOKENS = CL100K_SPECIAL_TOKENS
 
 
 def bpe(mergeable_ranks: Mapping[bytes, int], token: bytes, max_rank: int | None = None) -> list[bytes]:
@@ -86,55 +74,22 @@ def recover_merges(mergeable_ranks: Mapping[bytes, int]) -> dict[Pair, int]:
     return merges
 
 
-@lru_cache(maxsize=1)
-def _cl100k() -> Model:
-    """GPT-4's model. All tokenizers that are not changed share it, and with it what is made of it on first use."""
-    from cbpe.data import cl100k
-
-    pairs, byte_ids = cl100k.load()
-    return Model(pairs=pairs, byte_ids=byte_ids, pattern=GPT4_SPLIT_PATTERN).registered(GPT4_SPECIAL_TOKENS)
-
-
-class GPT4Tokenizer(RegexTokenizer):
-    """The tokenizer of GPT-4 with the ids that tiktoken gives.
+class GPT4Tokenizer(OpenAITokenizer):
+    """The tokenizer of GPT-4 with minbpe's pattern: cl100k_base as tiktoken had it when minbpe was written.
 
     GPT4Tokenizer().encode("hello world") -> [15339, 1917]
 
-    Unlike the other classes it repairs surrogates, as tiktoken does: a pair becomes the character it stands for, a lone
-    one U+FFFD. It is not trained, saved or loaded.
+    cbpe.get_encoding("cl100k_base") has tiktoken's present pattern. It leaves whitespace at the end of a text whole,
+    where minbpe's parts it behind the last line end; the ids are the same, because behind its last line end no token
+    goes on. Like all of OpenAI's encodings it repairs surrogates, and is not trained, saved or loaded.
     """
 
-    byte_shuffle = Attribute[dict[int, int]]("dict byte -> id: GPT-4's permutation of the bytes.")
-    inverse_byte_shuffle = Attribute[dict[int, int]]("dict id -> byte: the inverse of byte_shuffle, which it follows.")
-
     def __init__(self) -> None:
-        super().__init__()
-        self._model = _cl100k()
+        super().__init__("cl100k_base")
+        self._model = _gpt4()
 
-    def save_vocab(self, vocab_file: str | os.PathLike[str]) -> None:
-        """Writes the tokens and what they are merged from for people to read, as minbpe does. Raises OSError."""
-        model = self._model
-        text = vocab_text(model.tokens(with_specials=False), model.merges())
-        with atomic_write(vocab_file) as file:
-            file.write(text.encode())
 
-    def _to_utf8(self, text: str) -> tuple[str, bytes]:
-        try:
-            return super()._to_utf8(text)
-        except UnicodeEncodeError:
-            repaired = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            return repaired, repaired.encode()
-
-    def _train(self, vocab_size: int, count: Callable[..., Any], **kwargs: Any) -> NoReturn:
-        raise NotImplementedError("GPT4Tokenizer is trained already; train a RegexTokenizer, whose pattern is the same")
-
-    def save(self, file_prefix: str | os.PathLike[str]) -> NoReturn:
-        """Not possible: a .model file cannot say how the bytes are permuted. save_vocab writes the tokens to read."""
-        raise NotImplementedError(
-            "GPT4Tokenizer cannot be saved: a .model file does not hold its permutation of the bytes, and "
-            "GPT4Tokenizer() makes it anew at once; save_vocab(file) writes its tokens for people to read"
-        )
-
-    def load(self, model_file: str | os.PathLike[str]) -> NoReturn:
-        """Not possible: GPT4Tokenizer() is complete as it is. A RegexTokenizer loads .model files."""
-        raise NotImplementedError("GPT4Tokenizer() is complete as it is; load a .model file with RegexTokenizer")
+@lru_cache(maxsize=1)
+def _gpt4() -> Model:
+    """GPT-4's model. All tokenizers that are not changed share it, and with it what is made of it on first use."""
+    return replace(published_model("cl100k_base"), pattern=GPT4_SPLIT_PATTERN)

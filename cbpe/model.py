@@ -61,16 +61,20 @@ class lazy(Generic[T]):
 class Model:
     """Merges, special tokens and a pattern.
 
-    pairs: uint32[m, 2]; pairs[i] merge into the id 256 + i, unless merges are assigned. byte_ids: None, or 256 bytes:
-    the first id of each byte value (GPT-4 permutes them). specials_in_vocab: minbpe's vocab holds the special tokens of
-    a model that was loaded, and not those registered later. assigned: what a program put in place of what follows from
-    the rest: merges, vocab, compiled_pattern, inverse_special_tokens, byte_shuffle.
+    pairs: uint32[m, 2]; ids: None, or uint32[m]: pairs[i] merge into ids[i], without ids into 256 + i, unless merges
+    are assigned. byte_ids: None, or 256 bytes: the first id of each byte value (GPT-4 permutes them). shared_ids: ids
+    that several special tokens may have (one does in OpenAI's o200k_harmony); the last of them is what decodes.
+    specials_in_vocab: minbpe's vocab holds the special tokens of a model that was loaded, and not those registered
+    later. assigned: what a program put in place of what follows from the rest: merges, vocab, compiled_pattern,
+    inverse_special_tokens, byte_shuffle.
     """
 
     pairs: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty((0, 2), np.uint32))
+    ids: npt.NDArray[np.uint32] | None = None
     special_tokens: Mapping[str, int] = field(default_factory=dict)
     pattern: str = ""
     byte_ids: bytes | None = None
+    shared_ids: frozenset[int] = frozenset()
     specials_in_vocab: bool = False
     assigned: Mapping[str, Any] = field(default_factory=dict)
 
@@ -79,12 +83,12 @@ class Model:
     def trained(self, pairs: npt.NDArray[np.uint32]) -> Model:
         """This model with merges that were learned; pattern and special tokens stay."""
         assigned = {name: value for name, value in self.assigned.items() if name not in ("merges", "vocab")}
-        return replace(self, pairs=pairs, specials_in_vocab=False, assigned=assigned)
+        return replace(self, pairs=pairs, ids=None, specials_in_vocab=False, assigned=assigned)
 
     def registered(self, special_tokens: Mapping[str, int]) -> Model:
         """This model with other special tokens. Raises SpecialTokenError if they do not go together with its merges."""
         assigned = {name: value for name, value in self.assigned.items() if name != "inverse_special_tokens"}
-        checked = check_special_tokens(special_tokens, self.is_taken)
+        checked = check_special_tokens(special_tokens, self.is_taken, self.shared_ids)
         return replace(self, special_tokens=checked, specials_in_vocab=False, assigned=assigned)
 
     def with_attribute(self, name: str, value: Any) -> Model:
@@ -119,7 +123,7 @@ class Model:
         if "merges" in self.assigned:
             return dict(self.assigned["merges"])
         pairs = map(tuple, self.pairs.tolist())
-        return dict(zip(pairs, range(256, 256 + len(self.pairs)), strict=True))
+        return dict(zip(pairs, self._merged_ids().tolist(), strict=True))
 
     def vocab(self, *, with_specials: bool, values: bytes = bytes(range(256))) -> dict[int, bytes]:
         """The bytes of every id, and of the special tokens if wanted.
@@ -134,7 +138,7 @@ class Model:
                     raise UnknownIdError(f"merge {(left, right)} -> {number}: no merge before it makes {missing}")
                 vocab[number] = vocab[left] + vocab[right]
         else:
-            for number, (left, right) in enumerate(self.pairs.tolist(), start=256):
+            for number, (left, right) in zip(self._merged_ids().tolist(), self.pairs.tolist(), strict=True):
                 vocab[number] = vocab[left] + vocab[right]
         if with_specials:
             for word, number in self.special_tokens.items():
@@ -145,14 +149,20 @@ class Model:
         """Whether an id is a byte's or a merge's."""
         if number < 256:
             return True
-        return number in self._assigned_ids if "merges" in self.assigned else number < 256 + len(self.pairs)
+        if "merges" in self.assigned:
+            return number in self._assigned_ids
+        return number < 256 + len(self.pairs) if self.ids is None else bool((self.ids == number).any())
+
+    def _merged_ids(self) -> npt.NDArray[np.uint32]:
+        """The ids that pairs merge into, one for each."""
+        return np.arange(256, 256 + len(self.pairs), dtype=np.uint32) if self.ids is None else self.ids
 
     # ---- what works with them
 
     @lazy
     def specials(self) -> dict[str, int]:
         """The special tokens, checked. Raises SpecialTokenError."""
-        return check_special_tokens(self.special_tokens, self.is_taken)
+        return check_special_tokens(self.special_tokens, self.is_taken, self.shared_ids)
 
     @lazy
     def first_ids(self) -> bytes | None:
@@ -172,8 +182,7 @@ class Model:
     def encoder(self) -> Encoder:
         if "merges" in self.assigned:
             return Encoder(*_merge_arrays(self.assigned["merges"]), self.first_ids)
-        ids = np.arange(256, 256 + len(self.pairs), dtype=np.uint32)
-        return Encoder(np.ascontiguousarray(self.pairs, dtype=np.uint32), ids, self.first_ids)
+        return Encoder(np.ascontiguousarray(self.pairs, dtype=np.uint32), self._merged_ids(), self.first_ids)
 
     @lazy
     def decoder(self) -> Decoder:

@@ -30,10 +30,12 @@ def check_word(word: object) -> str:
     return word
 
 
-def check_special_tokens(special_tokens: object, is_taken: Callable[[int], bool]) -> dict[str, int]:
+def check_special_tokens(
+    special_tokens: object, is_taken: Callable[[int], bool], shared: Set[int] = frozenset()
+) -> dict[str, int]:
     """A plain copy of special tokens and their ids, or SpecialTokenError naming the first that cannot be registered.
 
-    is_taken: says of an id whether a byte or a merge has it.
+    is_taken: says of an id whether a byte or a merge has it. shared: ids that several special tokens may have.
     """
     if not isinstance(special_tokens, Mapping):
         raise TypeError(f"special tokens must be a dict from str to id, not {type(special_tokens).__name__}")
@@ -52,7 +54,7 @@ def check_special_tokens(special_tokens: object, is_taken: Callable[[int], bool]
         if is_taken(number):
             kind = "a byte" if number < 256 else "a merge"
             raise SpecialTokenError(f"the id of special token {word!r} is not free: {number} is the id of {kind}")
-        if number in owners:
+        if number in owners and number not in shared:
             raise SpecialTokenError(f"special tokens {owners[number]!r} and {word!r} have the same id, {number}")
         owners[number] = word
         checked[word] = number

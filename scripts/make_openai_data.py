@@ -1,12 +1,14 @@
-"""Makes cbpe/data/cl100k.bin, GPT-4's merges, from tiktoken's rank file cl100k_base.tiktoken.
+"""Makes cbpe/data/*.bin, the merges of OpenAI's encodings, from the rank files that tiktoken publishes.
 
-    python scripts/make_gpt4_data.py PATH/cl100k_base.tiktoken
+    python scripts/make_openai_data.py PATH/r50k_base.tiktoken PATH/p50k_base.tiktoken ...
 
 A rank file holds a line per token, its bytes in base64 and its rank, which is its id; how the token was merged it does
 not say. Merging the token's bytes with the ranks below its own ends in the two tokens that it was made of. The 256
-tokens of one byte hold the ranks 0..255, though not in the order of the bytes: their order is kept too.
+tokens of one byte hold the ranks 0..255, though not in the order of the bytes: their order is kept too. Ranks that no
+token has are kept as skipped.
 
-The file made is described in cbpe/data/cl100k.py. Versions of zlib may pack it differently; what it holds is the same.
+The files made are described in cbpe/data/merges.py. Which table a rank file is, its sha256 says; another file is
+refused. Versions of zlib may pack differently; what is held is the same.
 """
 
 from __future__ import annotations
@@ -18,9 +20,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from cbpe.data import cl100k
+from cbpe.data import merges
 
 
 def read_ranks(data: bytes) -> dict[bytes, int]:
@@ -47,30 +48,35 @@ def parents(ranks: dict[bytes, int], token: bytes, rank: int) -> tuple[int, int]
     return ranks[parts[0]], ranks[parts[1]]
 
 
-def recover(ranks: dict[bytes, int]) -> tuple[npt.NDArray[np.uint32], bytes]:
-    """The pairs in the order of their ids 256, 257, ... and the id of each byte value."""
+def recover(ranks: dict[bytes, int]) -> merges.Table:
+    """The merges behind the ranks, in the order of their ids."""
     tokens = sorted(ranks, key=ranks.__getitem__)
-    if [ranks[token] for token in tokens] != list(range(len(tokens))):
-        raise ValueError("the ranks are not 0, 1, 2, ...")
-    if any(len(token) != 1 for token in tokens[:256]) or len(set(tokens[:256])) != 256:
+    if [ranks[token] for token in tokens[:256]] != list(range(256)) or len(set(ranks.values())) != len(ranks):
+        raise ValueError("the ranks are not 0, 1, ..., 255 and others, all of them different")
+    if any(len(token) != 1 for token in tokens[:256]):
         raise ValueError("the first 256 ranks are not those of the bytes")
     byte_ids = bytes(ranks[bytes([value])] for value in range(256))
-    pairs = [parents(ranks, token, rank) for rank, token in enumerate(tokens) if rank >= 256]
-    return np.array(pairs, dtype=np.uint32), byte_ids
+    pairs = np.array([parents(ranks, token, ranks[token]) for token in tokens[256:]], dtype=np.uint32).reshape(-1, 2)
+    ids = np.array([ranks[token] for token in tokens[256:]], dtype=np.uint32)
+    return merges.Table(pairs, None if len(ids) == 0 or ids[-1] == len(ranks) - 1 else ids, byte_ids)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make cbpe/data/cl100k.bin from tiktoken's cl100k_base.tiktoken.")
-    parser.add_argument("ranks", type=Path, help="path of cl100k_base.tiktoken")
-    parser.add_argument("-o", "--output", type=Path, default=Path(cl100k.__file__).with_name("cl100k.bin"))
+    parser = argparse.ArgumentParser(description="Make cbpe/data/*.bin from the rank files that tiktoken publishes.")
+    parser.add_argument("ranks", type=Path, nargs="+", help="paths of r50k_base.tiktoken, p50k_base.tiktoken, ...")
+    parser.add_argument("-o", "--output", type=Path, default=Path(merges.__file__).parent, help="folder to write to")
     arguments = parser.parse_args()
-    source = arguments.ranks.read_bytes()
-    sha256 = hashlib.sha256(source).hexdigest()
-    if sha256 != cl100k.SOURCE_SHA256:
-        parser.error(f"{arguments.ranks} has the sha256 {sha256}, and tiktoken's has {cl100k.SOURCE_SHA256}")
-    packed = cl100k.pack(*recover(read_ranks(source)))
-    arguments.output.write_bytes(packed)
-    print(f"{arguments.output}: {len(packed):,} bytes")
+    names = {sha256: name for name, sha256 in merges.SOURCES.items()}
+    for path in arguments.ranks:
+        source = path.read_bytes()
+        sha256 = hashlib.sha256(source).hexdigest()
+        if sha256 not in names:
+            known = "".join(f"\n    {sha256} {name}_base.tiktoken" for sha256, name in names.items())
+            parser.error(f"{path} has the sha256 {sha256}; known are{known}")
+        packed = merges.pack(recover(read_ranks(source)), sha256)
+        output = arguments.output / f"{names[sha256]}.bin"
+        output.write_bytes(packed)
+        print(f"{output}: {len(packed):,} bytes")
 
 
 if __name__ == "__main__":

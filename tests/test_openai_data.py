@@ -1,6 +1,7 @@
-"""GPT-4's data: the merges that the package ships are those of tiktoken's rank file, and with them cbpe is tiktoken.
+"""The data of OpenAI's encodings: the merges that the package ships are those of tiktoken's rank files, and with them
+cbpe is tiktoken, chunk for chunk. (Whole texts, with tiktoken's patterns, are in test_openai.py.)
 
-The original rank file is looked for beside the repository, in ../shared/vocab; what needs it is skipped without it.
+The original files are looked for beside the repository, in ../shared/vocab; what needs them is skipped without them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import hashlib
 import importlib.util
 import random
 from base64 import b64encode
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -17,52 +19,79 @@ import pytest
 import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiktoken.load import data_gym_to_mergeable_bpe_ranks
 
-from cbpe.data import cl100k
+from cbpe.data import merges
 from cbpe.encoding.decoder import Decoder
 from cbpe.encoding.encoder import Encoder
 from cbpe.patterns import GPT4_SPLIT_PATTERN
 from cbpe.splitting import splitter_for
 
 ROOT = Path(__file__).parents[1]
-SHARED = ROOT.parent / "shared"
-RANKS = SHARED / "vocab" / "cl100k_base.tiktoken"
-TEXTS = sorted((SHARED / "data").glob("*.txt"))
-
-PAIRS, BYTE_IDS = cl100k.load()
-TOKENS = {BYTE_IDS[value]: bytes([value]) for value in range(256)}
-for left, right in PAIRS.tolist():
-    TOKENS[len(TOKENS)] = TOKENS[left] + TOKENS[right]
-ENCODER = Encoder(PAIRS, np.arange(256, 256 + len(PAIRS), dtype=np.uint32), BYTE_IDS)
-DECODER = Decoder(TOKENS)
+VOCAB = ROOT.parent / "shared" / "vocab"
 SPLITTER = splitter_for(GPT4_SPLIT_PATTERN)
+SKIPPED = {"p50k": [50256]}
+
+each = pytest.mark.parametrize("name", list(merges.SOURCES))
+
+
+def merged_ids(name: str) -> np.ndarray:
+    pairs, ids, _ = merges.load(name)
+    return np.arange(256, 256 + len(pairs), dtype=np.uint32) if ids is None else ids
+
+
+@cache
+def tokens(name: str) -> dict[int, bytes]:
+    pairs, _, byte_ids = merges.load(name)
+    found = {byte_ids[value]: bytes([value]) for value in range(256)}
+    for number, (left, right) in zip(merged_ids(name).tolist(), pairs.tolist(), strict=True):
+        found[number] = found[left] + found[right]
+    return found
+
+
+@cache
+def encoder(name: str) -> Encoder:
+    return Encoder(merges.load(name).pairs, merged_ids(name), merges.load(name).byte_ids)
+
+
+DECODER = Decoder(tokens("cl100k"))
 
 
 def encode(text: str) -> list[int]:
-    return ENCODER.encode(text.encode(), SPLITTER)
+    return encoder("cl100k").encode(text.encode(), SPLITTER)
 
 
-# What the rank file says needs no file to check: the tokens in the order of their ranks are the file.
+# What the rank files say needs no file to check: the tokens in the order of their ranks are the file.
 
 
-def test_the_data_rebuild_the_rank_file_byte_for_byte() -> None:
-    lines = [b64encode(TOKENS[rank]) + b" %d\n" % rank for rank in range(len(TOKENS))]
-    assert hashlib.sha256(b"".join(lines)).hexdigest() == cl100k.SOURCE_SHA256
+@each
+def test_the_data_rebuild_the_rank_file_byte_for_byte(name: str) -> None:
+    lines = [b64encode(token) + b" %d\n" % rank for rank, token in sorted(tokens(name).items())]
+    assert hashlib.sha256(b"".join(lines)).hexdigest() == merges.SOURCES[name]
 
 
-def test_shapes() -> None:
-    assert PAIRS.dtype == np.uint32
-    assert PAIRS.shape == (100_000, 2)
-    assert PAIRS.flags.c_contiguous
-    assert not PAIRS.flags.writeable
-    assert sorted(BYTE_IDS) == list(range(256))
-    assert (PAIRS.max(axis=1) < np.arange(256, 256 + len(PAIRS))).all()
-    assert cl100k.load() is cl100k.load()
+@each
+def test_shapes(name: str) -> None:
+    pairs, ids, byte_ids = merges.load(name)
+    sizes = {"r50k": 50_000, "p50k": 50_024, "cl100k": 100_000, "o200k": 199_742}
+    assert (pairs.dtype, pairs.shape) == (np.uint32, (sizes[name], 2))
+    assert pairs.flags.c_contiguous
+    assert not pairs.flags.writeable
+    assert sorted(byte_ids) == list(range(256))
+    assert (pairs.max(axis=1) < merged_ids(name)).all()
+    if ids is None:
+        assert name not in SKIPPED
+    else:
+        assert not ids.flags.writeable
+        assert sorted(set(range(256, ids[-1])) - set(ids.tolist())) == SKIPPED[name]
+    assert merges.load(name) is merges.load(name)
 
 
-def test_every_token_encodes_to_itself_and_back() -> None:
-    assert [ENCODER.encode_chunk(TOKENS[i]) for i in range(len(TOKENS))] == [[i] for i in range(len(TOKENS))]
-    assert all(DECODER.decode_bytes([i]) == token for i, token in TOKENS.items())
+@each
+def test_every_token_encodes_to_itself_and_back(name: str) -> None:
+    table, decoder = encoder(name), Decoder(tokens(name))
+    assert all(table.encode_chunk(token) == [rank] for rank, token in tokens(name).items())
+    assert all(decoder.decode_bytes([rank]) == token for rank, token in tokens(name).items())
 
 
 @pytest.mark.parametrize(
@@ -100,22 +129,23 @@ def test_c25_long_runs() -> None:
     letters = "".join(random.Random(25).choices("abcdefghijklmnopqrstuvwxyz", k=1_000_000))
     ids = encode(letters)
     assert DECODER.decode_bytes(ids).decode() == letters
-    assert ENCODER.count(letters.encode(), SPLITTER) == len(ids)
+    assert encoder("cl100k").count(letters.encode(), SPLITTER) == len(ids)
 
 
-# ---- the original, where it is
+# ---- the originals, where they are
 
 
-@pytest.fixture(scope="module")
-def original() -> bytes:
-    if not RANKS.exists():
-        pytest.skip(f"no {RANKS}")
-    return RANKS.read_bytes()
+def ranks_of(name: str, maker: ModuleType) -> dict[bytes, int]:
+    path = VOCAB / f"{name}_base.tiktoken"
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    ranks: dict[bytes, int] = maker.read_ranks(path.read_bytes())
+    return ranks
 
 
 @pytest.fixture(scope="module")
 def maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_gpt4_data", ROOT / "scripts" / "make_gpt4_data.py")
+    spec = importlib.util.spec_from_file_location("make_openai_data", ROOT / "scripts" / "make_openai_data.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -123,40 +153,64 @@ def maker() -> ModuleType:
     return module
 
 
-@pytest.fixture(scope="module")
-def peer(original: bytes, maker: ModuleType) -> tiktoken.Encoding:
-    """tiktoken's cl100k_base, put together by hand: its own constructor wants the network."""
-    ranks = maker.read_ranks(original)
-    return tiktoken.Encoding("cl100k", pat_str=GPT4_SPLIT_PATTERN, mergeable_ranks=ranks, special_tokens={})
+@each
+def test_the_data_are_what_the_script_makes_of_the_original(name: str, maker: ModuleType) -> None:
+    ranks = ranks_of(name, maker)
+    assert {token: rank for rank, token in tokens(name).items()} == ranks
+    if name == "o200k":
+        return                          # ten seconds; the script is the same
+    made, held = maker.recover(ranks), merges.load(name)
+    assert np.array_equal(made.pairs, held.pairs)
+    assert (made.ids is None) == (held.ids is None)
+    assert made.ids is None or np.array_equal(made.ids, held.ids)
+    assert made.byte_ids == held.byte_ids
 
 
-def test_the_data_are_what_the_script_makes_of_the_original(original: bytes, maker: ModuleType) -> None:
-    pairs, byte_ids = maker.recover(maker.read_ranks(original))
-    assert np.array_equal(pairs, PAIRS)
-    assert byte_ids == BYTE_IDS
+def test_the_files_of_gpt2_say_the_same_as_r50k() -> None:
+    paths = VOCAB / "gpt2_vocab.bpe", VOCAB / "gpt2_encoder.json"
+    for path in paths:
+        if not path.exists():
+            pytest.skip(f"no {path}")
+    ranks = data_gym_to_mergeable_bpe_ranks(*map(str, paths))
+    assert ranks == {token: rank for rank, token in tokens("r50k").items()}
 
 
-def test_the_script_refuses_another_file(
+def test_the_script_makes_a_file_and_refuses_others(
     maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "ranks").write_bytes(b"IQ== 0\n")
-    monkeypatch.setattr("sys.argv", ["make_gpt4_data.py", str(tmp_path / "ranks"), "-o", str(tmp_path / "out")])
+    source = tmp_path / "ranks"
+    all_bytes = {bytes([i]): i for i in range(256)}
+    source.write_bytes(b"".join(b64encode(token) + b" %d\n" % rank for token, rank in all_bytes.items()))
+    monkeypatch.setattr("sys.argv", ["make_openai_data.py", str(source), "-o", str(tmp_path)])
     with pytest.raises(SystemExit):
         maker.main()
-    assert cl100k.SOURCE_SHA256 in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-    all_bytes = {bytes([i]): i for i in range(256)}
+    assert merges.SOURCES["cl100k"] in capsys.readouterr().err
+    sha256 = hashlib.sha256(source.read_bytes()).hexdigest()
+    monkeypatch.setitem(merges.SOURCES, "bytes", sha256)
+    maker.main()
+    made = merges.unpack((tmp_path / "bytes.bin").read_bytes(), sha256)
+    assert (len(made.pairs), made.ids, made.byte_ids) == (0, None, bytes(range(256)))
     for ranks in [{b"a": 1}, {b"ab": 0, **{bytes([i]): i + 1 for i in range(256)}}, {**all_bytes, b"abc": 256}]:
         with pytest.raises(ValueError, match="rank"):
             maker.recover(ranks)
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=[path.name for path in TEXTS])
-def test_texts_encode_as_tiktoken_encodes_them(peer: tiktoken.Encoding, path: Path) -> None:
-    text = path.read_bytes().decode()
-    ids = encode(text)
-    assert ids == peer.encode_ordinary(text)
-    assert DECODER.decode_bytes(np.array(ids)).decode() == text
+def test_skipped_ids_survive(maker: ModuleType) -> None:
+    ranks = {**{bytes([i]): i for i in range(256)}, b"ab": 257, b"cd": 258, b"abcd": 261}
+    table = maker.recover(ranks)
+    assert table.ids is not None
+    assert table.ids.tolist() == [257, 258, 261]
+    again = merges.unpack(merges.pack(table, "00" * 32), "00" * 32)
+    assert again.pairs.tolist() == [[97, 98], [99, 100], [257, 258]]
+    assert again.ids is not None
+    assert again.ids.tolist() == [257, 258, 261]
+
+
+@pytest.fixture(scope="module")
+def peer() -> tiktoken.Encoding:
+    """tiktoken with cl100k_base and minbpe's pattern, put together by hand: its own constructor wants the network."""
+    ranks = {token: rank for rank, token in tokens("cl100k").items()}
+    return tiktoken.Encoding("cl100k", pat_str=GPT4_SPLIT_PATTERN, mergeable_ranks=ranks, special_tokens={})
 
 
 def test_all_code_points_encode_as_tiktoken_encodes_them(peer: tiktoken.Encoding) -> None:
@@ -166,7 +220,7 @@ def test_all_code_points_encode_as_tiktoken_encodes_them(peer: tiktoken.Encoding
     for between in ["", "a", " \n"]:
         chunks = SPLITTER.split("\n".join(between.join(line) for line in lines))
         right = [i for chunk in dict.fromkeys(chunks) for i in peer._encode_single_piece(chunk)]
-        assert [i for chunk in dict.fromkeys(chunks) for i in ENCODER.encode_chunk(chunk)] == right
+        assert [i for chunk in dict.fromkeys(chunks) for i in encoder("cl100k").encode_chunk(chunk)] == right
 
 
 @settings(max_examples=300, deadline=None)
@@ -182,7 +236,7 @@ def test_random_chunks_encode_as_tiktoken_encodes_them(peer: tiktoken.Encoding) 
         for letters in [bytes(range(256)), b"etaoinshrdlu", b" \n\t", "漢字かなéü".encode()]:
             for _ in range(20):
                 chunk = bytes(generator.choices(letters, k=size))
-                assert ENCODER.encode_chunk(chunk) == peer._encode_single_piece(chunk)
+                assert encoder("cl100k").encode_chunk(chunk) == peer._encode_single_piece(chunk)
 
 
 # ---- files that are refused
@@ -194,22 +248,25 @@ def test_random_chunks_encode_as_tiktoken_encodes_them(peer: tiktoken.Encoding) 
         (lambda data: b"", "not a file of packed merges"),
         (lambda data: data[:50], "not a file of packed merges"),
         (lambda data: b"x" + data[1:], "not a file of packed merges"),
-        (lambda data: data[:8] + b"\x02" + data[9:], "version 2; this program reads version 1"),
-        (lambda data: data[:20] + b"\0" + data[21:], "another rank file"),
+        (lambda data: data[:8] + b"\x01" + data[9:], "version 1; this program reads version 2"),
+        (lambda data: data[:24] + b"\0" + data[25:], "another rank file"),
         (lambda data: data[:-1000], "damaged"),
         (lambda data: data[:60] + bytes([data[60] ^ 1]) + data[61:], "checksum"),
         (lambda data: data[:12] + b"\1" + data[13:], "checksum"),
     ],
 )
 def test_damaged_files_are_refused(damage, message: str) -> None:  # type: ignore[no-untyped-def]
-    packed = cl100k.pack(PAIRS[:1000], BYTE_IDS)
-    pairs, byte_ids = cl100k.unpack(packed)
-    assert np.array_equal(pairs, PAIRS[:1000])
-    assert byte_ids == BYTE_IDS
+    pairs, _, byte_ids = merges.load("cl100k")
+    source = merges.SOURCES["cl100k"]
+    packed = merges.pack(merges.Table(pairs[:1000], None, byte_ids), source)
+    again = merges.unpack(packed, source)
+    assert np.array_equal(again.pairs, pairs[:1000])
+    assert (again.ids, again.byte_ids) == (None, byte_ids)
     with pytest.raises(ValueError, match=message):
-        cl100k.unpack(damage(packed))
+        merges.unpack(damage(packed), source)
 
 
 def test_ids_too_large_to_pack_are_refused() -> None:
+    table = merges.Table(np.array([[1 << 24, 0]], dtype=np.uint32), None, bytes(range(256)))
     with pytest.raises(ValueError, match="more than 3 bytes"):
-        cl100k.pack(np.array([[1 << 24, 0]], dtype=np.uint32), BYTE_IDS)
+        merges.pack(table, "00" * 32)

@@ -1,1 +1,3 @@
-"""GPT-4's merges, which the package ships: cl100k.bin, read by cl100k.py and made by scripts/make_gpt4_data.py."""
+"""The merges of OpenAI's encodings, which the package ships: *.bin, read by merges.py, made by
+scripts/make_openai_data.py.
+"""
