@@ -16,7 +16,7 @@ encoder or a decoder is made of them.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar, overload
 
@@ -26,8 +26,9 @@ import regex
 
 from cbpe.encoding.decoder import Decoder
 from cbpe.encoding.encoder import Encoder
+from cbpe.encoding.finder import SpecialFinder
 from cbpe.errors import UnknownIdError
-from cbpe.special import MAX_ID, check_special_tokens
+from cbpe.special import MAX_ID, Cutter, check_special_tokens
 from cbpe.splitting.split import Splitter, splitter_for
 
 Pair = tuple[int, int]
@@ -163,6 +164,16 @@ class Model:
     def specials(self) -> dict[str, int]:
         """The special tokens, checked. Raises SpecialTokenError."""
         return check_special_tokens(self.special_tokens, self.is_taken, self.shared_ids)
+
+    @lazy
+    def special_finder(self) -> SpecialFinder | None:
+        """What finds all special tokens in a text; None if there are none."""
+        words = {word.encode(): number for word, number in self.specials.items()}
+        return SpecialFinder(words) if words else None
+
+    def cutter(self, allowed_special: str | Set[str]) -> Cutter:
+        """What takes texts apart at the special tokens that a caller allows. Raises ValueError, SpecialTokenError."""
+        return Cutter(self.specials, self.special_finder, allowed_special)
 
     @lazy
     def first_ids(self) -> bytes | None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from cbpe.base import Attribute, Tokenizer
 from cbpe.errors import ChunkStoreError, SpecialTokenError, VocabSizeError
 from cbpe.model import Model
-from cbpe.special import MAX_ID, allowed_words, check_special_tokens, check_word, cut
+from cbpe.special import MAX_ID, check_special_tokens, check_word
 from cbpe.splitting.split import Splitter
 from cbpe.training import ChunkStore, learn_merges
 
@@ -312,11 +312,8 @@ class NativeTokenizer(Tokenizer):
 
     def _parts(self, text: str, allowed_special: str | Set[str], model: Model) -> list[bytes | int]:
         """The text in UTF-8, cut at the special tokens that are allowed, which come as their ids."""
-        text, data = self._to_utf8(text)
-        words = allowed_words(model.specials, allowed_special, text)
-        if not words:
-            return [data]
-        return [part if isinstance(part, int) else part.encode() for part in cut(text, model.specials, words)]
+        data = self._to_utf8(text)[1]
+        return model.cutter(allowed_special).parts(data)
 
     def _to_utf8(self, text: str) -> tuple[str, bytes]:
         """The text, and the same in UTF-8. Raises TypeError, UnicodeEncodeError for lone surrogates."""

@@ -1,0 +1,9 @@
+from typing import final
+
+@final
+class SpecialFinder:
+    """Finds words in texts."""
+
+    def __init__(self, words: dict[bytes, int]) -> None: ...
+    def first(self, text: bytes) -> bytes | None: ...
+    def cut(self, text: bytes) -> list[bytes | int]: ...

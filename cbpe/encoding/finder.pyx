@@ -1,0 +1,151 @@
+"""Where a text holds special tokens: one pass over its bytes, however many special tokens there are.
+
+In: the bytes of a text. Out: the text's stretches, and the numbers of the special tokens between them.
+
+The rule is that of an alternation of the words in the order of their registration: the leftmost place at which a word
+begins; of several words that begin there the one that was registered first; and on behind its end. Two observations
+make a trie of it. A word that an earlier one is a prefix of is never found: it is left out. Of the words that remain
+and begin at one place, each is a prefix of the next, and the longest was registered first: so the longest is found.
+
+The trie's edges lie in one hash table, (node, byte) -> node. Most places of a text begin no word, and what they cost
+decides: where all words begin with the same byte, memchr looks for it (several GB/s); otherwise a table of 256 says
+which bytes begin one (about 1 GB/s, where an alternation of the re module without a common prefix does 0.07).
+UTF-8 needs no further care: no character's bytes occur inside another's.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t, uint32_t
+from libc.string cimport memchr
+
+cimport cython
+
+from cbpe.ids cimport pair_key
+from cbpe.pairtable cimport (
+    NO_SLOT,
+    PairTable,
+    pairtable_find,
+    pairtable_free,
+    pairtable_init,
+    pairtable_insert,
+)
+
+
+@cython.final
+cdef class SpecialFinder:
+    """Finds words in texts.
+
+    Args:
+        words: a dict from a word's bytes to its id; where two could be found at one place, the earlier one is.
+
+    Read-only after construction, so that threads may share it. Not picklable: make it anew from the words.
+    """
+    cdef PairTable edges
+    cdef uint32_t[::1] ends     # by node: 1 + the number of the word that ends there, or 0
+    cdef list words             # those that can be found
+    cdef list ids
+    cdef uint8_t[256] begins    # by byte: whether a word begins with it
+    cdef int only               # the byte with which all words begin, or -1
+
+    def __cinit__(self, dict words not None):
+        cdef uint32_t node, child, n_nodes = 1
+        cdef uint8_t byte
+        cdef bytes word
+        ends = [0]
+        self.words, self.ids = [], []
+        pairtable_init(&self.edges, sum(map(len, words)))
+        for word, number in words.items():
+            if not word:
+                raise ValueError("an empty word would be found everywhere")
+            node = 0
+            for byte in word:
+                child = pairtable_find(&self.edges, pair_key(node, byte))
+                if child == <uint32_t> NO_SLOT:
+                    child = n_nodes
+                    n_nodes += 1
+                    pairtable_insert(&self.edges, pair_key(node, byte), child)
+                    ends.append(0)
+                node = child
+                if ends[node]:
+                    break                       # an earlier word is a prefix of this one
+            else:
+                self.words.append(word)
+                self.ids.append(number)
+                ends[node] = len(self.words)
+                self.begins[<uint8_t> word[0]] = 1
+        firsts = {word[0] for word in self.words}
+        self.only = firsts.pop() if len(firsts) == 1 else -1
+        self.ends = memoryview(bytearray(4 * len(ends))).cast("I")
+        for node in range(n_nodes):
+            self.ends[node] = ends[node]
+
+    def __dealloc__(self):
+        pairtable_free(&self.edges)
+
+    def __reduce__(self):
+        raise TypeError("a SpecialFinder cannot be pickled: make it anew from its words")
+
+    cdef uint32_t _at(self, const uint8_t *text, size_t n, size_t start) noexcept nogil:
+        """1 + the number of the word at start, or 0: the deepest node on the way at which a word ends."""
+        cdef uint32_t node = 0, found = 0
+        while start < n:
+            node = pairtable_find(&self.edges, pair_key(node, text[start]))
+            if node == <uint32_t> NO_SLOT:
+                break
+            if self.ends[node]:
+                found = self.ends[node]
+            start += 1
+        return found
+
+    cdef uint32_t _next(self, const uint8_t *text, size_t n, size_t *start) noexcept nogil:
+        """Moves start to the next place of a word; returns 1 + its number, or 0 if there is none any more."""
+        cdef const uint8_t *place
+        cdef size_t p = start[0]
+        cdef uint32_t found
+        while p < n:
+            if self.only >= 0:
+                place = <const uint8_t *> memchr(text + p, self.only, n - p)
+                if place == NULL:
+                    break
+                p = place - text
+            else:
+                while p < n and not self.begins[text[p]]:
+                    p += 1
+            found = self._at(text, n, p)
+            if found:
+                start[0] = p
+                return found
+            p += 1
+        return 0
+
+    def first(self, bytes text not None):
+        """The first word that a text holds, or None."""
+        cdef const uint8_t *pointer = <const uint8_t *> PyBytes_AS_STRING(text)
+        cdef size_t n = PyBytes_GET_SIZE(text), start = 0
+        cdef uint32_t found
+        with nogil:
+            found = self._next(pointer, n, &start)
+        return self.words[found - 1] if found else None
+
+    def cut(self, bytes text not None):
+        """The text cut at the words, which come as their ids: {b"<e>": 300}, b"a<e>b" -> [b"a", 300, b"b"].
+
+        No stretch is empty, but a text without a word is one stretch, even if it is empty.
+        """
+        cdef const uint8_t *pointer = <const uint8_t *> PyBytes_AS_STRING(text)
+        cdef size_t n = PyBytes_GET_SIZE(text), start = 0, end = 0
+        cdef uint32_t found
+        cdef list parts = []
+        while True:
+            with nogil:
+                found = self._next(pointer, n, &start)
+            if not found:
+                break
+            if start > end:
+                parts.append(text[end:start])
+            parts.append(self.ids[found - 1])
+            end = start = start + PyBytes_GET_SIZE(self.words[found - 1])
+        if end == 0:
+            return [text]
+        if end < n:
+            parts.append(text[end:])
+        return parts
