@@ -9,7 +9,7 @@
     tokenizer.decode(ids)                               # "hello world"
 
 How to read the code. There are two walks, and a file uses only what stands before it on its own walk, besides a few
-words that all share (errors, ids, pairtable, patterns, files).
+words that all share (errors, ids, pairtable, patterns, files, threads).
 
 A corpus becomes a model:
 
@@ -26,17 +26,21 @@ A corpus becomes a model:
 A prompt becomes ids, and ids become text:
 
     regex, basic        the tokenizers: what people call
-    openai, gpt4        the same with merges that OpenAI published
+    openai, gpt4        the same with merges that OpenAI published, which stand in data
     native, base        what they share
-    data/cl100k         GPT-4's merges
-    special             special tokens, and where a text holds them
+    special             special tokens, which there can be, and what a caller allows
+    encoding/finder     where a text holds them
     splitting/split     bytes -> chunks
     encoding/encoder    chunks -> ids, by merges
+    encoding/batch      the same for many texts, by threads
+    encoding/files      the same for files, which may be larger than memory
     encoding/decoder    ids -> bytes
+    encoding/stream     ids that arrive one by one -> text
 """
 
 from cbpe.base import Tokenizer, get_stats, merge, render_token
 from cbpe.basic import BasicTokenizer
+from cbpe.encoding.stream import StreamDecoder
 from cbpe.errors import (
     ChunkStoreError,
     CorpusDecodeError,
@@ -69,6 +73,7 @@ __all__ = [
     "ModelFileError",
     "RegexTokenizer",
     "SpecialTokenError",
+    "StreamDecoder",
     "Tokenizer",
     "UnknownIdError",
     "VocabSizeError",

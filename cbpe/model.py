@@ -196,6 +196,11 @@ class Model:
         return Encoder(np.ascontiguousarray(self.pairs, dtype=np.uint32), self._merged_ids(), self.first_ids)
 
     @lazy
+    def token_bytes(self) -> dict[int, bytes]:
+        """The bytes that each id stands for, special tokens included: what the decoder is made of, kept to look at."""
+        return self.tokens(with_specials=True)
+
+    @lazy
     def decoder(self) -> Decoder:
         return Decoder(self.tokens(with_specials=True))
 

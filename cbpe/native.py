@@ -16,10 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from cbpe.base import Attribute, Tokenizer
-from cbpe.errors import ChunkStoreError, SpecialTokenError, VocabSizeError
+from cbpe.encoding.batch import encode_flat, encode_lists
+from cbpe.errors import (
+    ChunkStoreError,
+    DisallowedSpecialTokenError,
+    SpecialTokenError,
+    UnknownIdError,
+    VocabSizeError,
+)
 from cbpe.model import Model
 from cbpe.special import MAX_ID, check_special_tokens, check_word
 from cbpe.splitting.split import Splitter
+from cbpe.threads import thread_count
 from cbpe.training import ChunkStore, learn_merges
 
 if TYPE_CHECKING:
@@ -273,6 +281,44 @@ class NativeTokenizer(Tokenizer):
                 arrays.append(model.encoder.encode_to_numpy(part, splitter))
         return arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, np.uint32), *arrays])
 
+    def encode_batch(
+        self,
+        texts: Iterable[str],
+        allowed_special: str | Set[str] = "none_raise",
+        num_threads: int | None = None,
+    ) -> list[list[int]]:
+        """The ids of each of many texts: what encode(text, allowed_special) gives for each.
+
+        num_threads: how many to use, None for one per processor; the result does not depend on it, and no thread
+        outlives the call. Lists are made by one thread after another: encode_batch_to_numpy gains more from threads.
+        What encode raises for a text is raised with the text's index. A single str is refused with a TypeError.
+        """
+        model = self._model
+        number = _as_thread_count(num_threads)
+        parts = self._batch_parts(texts, allowed_special, model)
+        if self._encodes_its_own_way:
+            return [self._ids_of_parts(each) for each in parts]
+        return encode_lists(model.encoder, self._splitter(model), parts, number)
+
+    def encode_batch_to_numpy(
+        self,
+        texts: Iterable[str],
+        allowed_special: str | Set[str] = "none_raise",
+        num_threads: int | None = None,
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+        """The ids of many texts end to end, uint32[n], and offsets, int64[len(texts) + 1].
+
+        The ids of text i are ids[offsets[i]:offsets[i + 1]]. Arguments and errors are encode_batch's.
+        """
+        model = self._model
+        number = _as_thread_count(num_threads)
+        parts = self._batch_parts(texts, allowed_special, model)
+        if self._encodes_its_own_way:
+            arrays = [np.array(self._ids_of_parts(each), np.uint32) for each in parts]
+            offsets = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
+            return np.concatenate([np.empty(0, np.uint32), *arrays]), offsets
+        return encode_flat(model.encoder, self._splitter(model), parts, number)
+
     def count(self, text: str, allowed_special: str | Set[str] = "none_raise") -> int:
         """How many ids encode gives for a text."""
         model = self._model
@@ -315,6 +361,33 @@ class NativeTokenizer(Tokenizer):
         data = self._to_utf8(text)[1]
         return model.cutter(allowed_special).parts(data)
 
+    def _batch_parts(
+        self, texts: Iterable[str], allowed_special: str | Set[str], model: Model
+    ) -> list[list[bytes | int]]:
+        """_parts of each text; what is wrong with one is said with its index."""
+        if isinstance(texts, (str, bytes)):
+            raise TypeError(f"texts must be a list of str, not a single {type(texts).__name__}")
+        cutter = model.cutter(allowed_special)
+        parts = []
+        for index, text in enumerate(texts):
+            try:
+                parts.append(cutter.parts(self._to_utf8(text)[1]))
+            except DisallowedSpecialTokenError as error:
+                raise DisallowedSpecialTokenError(f"text {index} of the batch: {error}") from None
+            except UnicodeEncodeError as error:
+                error.reason += f" (text {index} of the batch)"
+                raise
+            except TypeError as error:
+                raise TypeError(f"text {index} of the batch: {error}") from None
+        return parts
+
+    def _ids_of_parts(self, parts: list[bytes | int]) -> list[int]:
+        """The ids of one text's parts, by a subclass's own way of encoding."""
+        ids: list[int] = []
+        for part in parts:
+            ids += [part] if isinstance(part, int) else self.encode_ordinary(part.decode())
+        return ids
+
     def _to_utf8(self, text: str) -> tuple[str, bytes]:
         """The text, and the same in UTF-8. Raises TypeError, UnicodeEncodeError for lone surrogates."""
         _check_text(text)
@@ -336,6 +409,37 @@ class NativeTokenizer(Tokenizer):
         """The bytes of ids: what decode makes a str of. Part of a character stays what it is."""
         return self._model.decoder.decode_bytes(ids)
 
+    def decode_batch(self, list_of_ids: Iterable[Iterable[SupportsIndex] | npt.NDArray[Any]]) -> list[str]:
+        """The text of each of many lists of ids; see decode. An UnknownIdError names the list's index too."""
+        decoder = self._model.decoder
+        texts = []
+        for index, ids in enumerate(list_of_ids):
+            try:
+                texts.append(decoder.decode_bytes(ids).decode("utf-8", errors="replace"))
+            except UnknownIdError as error:
+                raise UnknownIdError(f"list {index} of the batch: {error}") from None
+            except TypeError as error:
+                raise TypeError(f"list {index} of the batch: {error}") from None
+        return texts
+
+    def decode_with_offsets(self, ids: Iterable[SupportsIndex] | npt.NDArray[Any]) -> tuple[str, list[int]]:
+        """The text of ids, and for each id the index in the text of the first character that it has bytes of.
+
+        As in tiktoken. The ids of "hi猫", if the last character's bytes are three tokens, have offsets 0, 2, 2, 2.
+        Raises what decode raises, and UnicodeDecodeError if the ids' bytes are not UTF-8 as a whole.
+        """
+        model = self._model
+        if not isinstance(ids, (list, tuple, np.ndarray)):
+            ids = list(ids)
+        data = model.decoder.decode_bytes(ids)
+        text = data.decode()
+        lengths = np.fromiter((len(model.token_bytes[number]) for number in _plain_ints(ids)), np.int64, len(ids))
+        # starts[i]: whether a character starts at byte i; one more for an empty token at the end
+        starts = np.append((np.frombuffer(data, np.uint8) & 0xC0) != 0x80, True)
+        n_started = np.append(0, np.cumsum(starts))
+        begins = np.cumsum(lengths) - lengths
+        return text, (n_started[begins] - ~starts[begins]).tolist()
+
 
 def _check_text(text: object) -> None:
     if not isinstance(text, str):
@@ -351,6 +455,15 @@ def _as_int(value: object, name: str, least: int | None = None) -> int:
     if least is not None and number < least:
         raise ValueError(f"{name} must be at least {least}: {number}")
     return number
+
+
+def _as_thread_count(num_threads: int | None) -> int:
+    return thread_count(None if num_threads is None else _as_int(num_threads, "num_threads"))
+
+
+def _plain_ints(ids: Any) -> list[int]:
+    """[np.int64(5), True] -> [5, 1]; they are known to be integers."""
+    return ids.tolist() if isinstance(ids, np.ndarray) else [operator.index(number) for number in ids]
 
 
 def _special_words(special_tokens: SpecialTokens | None) -> list[str]:

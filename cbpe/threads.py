@@ -1,0 +1,74 @@
+"""Work shared out to threads whose results come back in order.
+
+The threads live as long as one call: none is left to make a process that forks hang, and a call after a fork makes its
+own. They are daemons, and whoever waits for a result here hears Ctrl-C at once, though the work is native and may take
+seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Thread
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+GRACE = 0.5                 # seconds that threads are given to end when their results are not wanted any more
+
+
+def thread_count(num_threads: int | None) -> int:
+    """num_threads, or as many as there are processors for this process. Raises ValueError below 1."""
+    if num_threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if num_threads < 1:
+        raise ValueError(f"num_threads must be at least 1: {num_threads}")
+    return num_threads
+
+
+def in_order(
+    work: Callable[[Item], Result], items: Iterable[Item], num_threads: int
+) -> Generator[Result, None, None]:
+    """Yields work(item) for each item, in their order: str.upper, ["a", "b"] -> "A", "B".
+
+    Items are taken one after another, in the caller's thread, and not more than two a thread ahead of the results. What
+    work raises is raised here when its turn comes, so that of several faults the first one is seen. Close the iterator
+    to stop early.
+    """
+    queue: SimpleQueue[tuple[Future[Result], Item] | None] = SimpleQueue()
+    waiting: deque[Future[Result]] = deque()
+
+    def run() -> None:
+        while job := queue.get():
+            future, item = job
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work(item))
+                except BaseException as fault:
+                    future.set_exception(fault)
+            del job, future, item       # a thread that waits holds nothing
+
+    threads = [Thread(target=run, daemon=True) for _ in range(num_threads)]
+    try:
+        for thread in threads:
+            thread.start()
+        for item in items:
+            if len(waiting) == 2 * num_threads:
+                yield waiting.popleft().result()
+            future: Future[Result] = Future()
+            waiting.append(future)
+            queue.put((future, item))
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+        for _ in threads:
+            queue.put(None)
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join(GRACE)
