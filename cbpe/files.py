@@ -11,10 +11,11 @@ from typing import BinaryIO
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def atomic_write(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[BinaryIO]:
     """Opens a file for bytes that takes the place of path when the block ends, and leaves path as it was if it fails.
 
-    The bytes go to a new file in the same folder, which is flushed to the disk and renamed. A file that is replaced
+    The bytes go to a new file in the same folder, which is flushed to the disk (unless durable is False: then a machine
+    that loses power soon afterwards may lose the file) and renamed. A file that is replaced
     hands on its permissions; one that may not be written, is refused. A link is followed. What is no file (a pipe,
     /dev/stdout) cannot be replaced and is written to directly.
     """
@@ -34,7 +35,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         if mode is not None:
             os.chmod(temporary, stat.S_IMODE(mode))
         os.replace(temporary, target)

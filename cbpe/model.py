@@ -15,6 +15,7 @@ encoder or a decoder is made of them.
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, fields, replace
@@ -158,6 +159,39 @@ class Model:
         """The ids that pairs merge into, one for each."""
         return np.arange(256, 256 + len(self.pairs), dtype=np.uint32) if self.ids is None else self.ids
 
+    @lazy
+    def max_id(self) -> int:
+        """The highest id of a byte, a merge or a special token."""
+        merged = self._assigned_ids if "merges" in self.assigned else self._merged_ids()[-1:].tolist()
+        return max(255, *merged, *self.specials.values())
+
+    @lazy
+    def sha256(self) -> str:
+        """A hash of all that decides about ids: merges, pattern, special tokens in their order, ids of the bytes.
+
+        Of hashlib.sha256 over: the pattern and each special token as the length of its UTF-8 and this UTF-8; with each
+        special token its id; then the 256 ids of the bytes; then left, right and merged id of each merge, in the order
+        of the merged ids. All numbers are little-endian, 32 bits wide. Flags of a compiled pattern that was assigned
+        stand behind the pattern.
+        """
+        digest = hashlib.sha256()
+
+        def add(text: str) -> None:
+            data = text.encode()
+            digest.update(len(data).to_bytes(4, "little") + data)
+
+        compiled = self.assigned.get("compiled_pattern")
+        add(self.pattern if compiled is None else f"{compiled.pattern} {compiled.flags}")
+        digest.update(len(self.specials).to_bytes(4, "little"))
+        for word, number in self.specials.items():
+            add(word)
+            digest.update(number.to_bytes(4, "little"))
+        digest.update(np.array(list(self.first_ids or bytes(range(256))), "<u4").tobytes())
+        pairs, ids = self._merge_arrays
+        order = np.argsort(ids, kind="stable")
+        digest.update(np.column_stack([pairs, ids])[order].astype("<u4").tobytes())
+        return digest.hexdigest()
+
     # ---- what works with them
 
     @lazy
@@ -191,9 +225,7 @@ class Model:
 
     @lazy
     def encoder(self) -> Encoder:
-        if "merges" in self.assigned:
-            return Encoder(*_merge_arrays(self.assigned["merges"]), self.first_ids)
-        return Encoder(np.ascontiguousarray(self.pairs, dtype=np.uint32), self._merged_ids(), self.first_ids)
+        return Encoder(*self._merge_arrays, self.first_ids)
 
     @lazy
     def token_bytes(self) -> dict[int, bytes]:
@@ -217,6 +249,13 @@ class Model:
             for number, word in self.assigned.get("inverse_special_tokens", inverse).items():
                 tokens.setdefault(number, word.encode())
         return tokens
+
+    @property
+    def _merge_arrays(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+        """The pairs, uint32[m, 2], and the ids that they merge into, uint32[m]. Raises ValueError."""
+        if "merges" in self.assigned:
+            return _merge_arrays(self.assigned["merges"])
+        return np.ascontiguousarray(self.pairs, dtype=np.uint32), self._merged_ids()
 
     @lazy
     def _assigned_ids(self) -> frozenset[int]:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+import cbpe
 from cbpe.base import Attribute, Tokenizer
 from cbpe.encoding.batch import encode_flat, encode_lists
+from cbpe.encoding.files import encode_files
 from cbpe.errors import (
     ChunkStoreError,
     DisallowedSpecialTokenError,
@@ -29,6 +31,7 @@ from cbpe.special import MAX_ID, check_special_tokens, check_word
 from cbpe.splitting.split import Splitter
 from cbpe.threads import thread_count
 from cbpe.training import ChunkStore, learn_merges
+from cbpe.training.corpus import check_paths
 
 if TYPE_CHECKING:
     from typing import SupportsIndex
@@ -319,6 +322,80 @@ class NativeTokenizer(Tokenizer):
             return np.concatenate([np.empty(0, np.uint32), *arrays]), offsets
         return encode_flat(model.encoder, self._splitter(model), parts, number)
 
+    def encode_file(
+        self,
+        path: StrPath | Iterable[StrPath],
+        out_path: StrPath,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        eot: int | str | None = None,
+        num_threads: int | None = None,
+        progress: bool | None = None,
+        errors: str = "strict",
+        document_offsets: bool = False,
+    ) -> int:
+        """Writes the ids of a file of UTF-8 text, or of several end to end, to a file that np.memmap opens.
+
+        The ids are those of encode_ordinary for each whole file; line ends are not translated. Files may be larger than
+        memory, except under a pattern that is none of the library's own and without one: there each file is held as a
+        whole.
+
+        Args:
+            path: one path or several; each file is a document.
+            out_path: gets the ids, little-endian and without a header. Beside it out_path + ".idx.json" gets dtype,
+                byte_order, count, the model's sha256 and highest id, eot, the sources and cbpe's version. Both are
+                written under temporary names, and renamed when they are complete.
+            dtype: np.uint16 or np.uint32; None: uint16 if all ids of the tokenizer fit.
+            eot: an id, or a special token, that is put behind each document.
+            num_threads: how many encode; None for one per processor.
+            progress: show a bar; None: if this is a terminal.
+            errors: "strict" raises CorpusDecodeError with file and offset for bytes that are not UTF-8, "replace" takes
+                U+FFFD in their place.
+            document_offsets: list in the JSON file where each document's ids begin, and where the last one's end.
+
+        Returns the number of ids. Raises OSError, CorpusDecodeError, ValueError for a dtype that is too small or no
+        such, UnknownIdError or SpecialTokenError for an eot that the tokenizer does not have; nothing is left behind.
+        """
+        model = self._model
+        threads = _as_thread_count(num_threads)
+        names = check_paths(path)
+        kind = _id_type(dtype, None if self._encodes_its_own_way else model.max_id)
+        if isinstance(eot, str):
+            if eot not in model.specials:
+                raise SpecialTokenError(f"eot is no special token of this tokenizer: {eot!r}")
+            eot = model.specials[eot]
+        elif eot is not None:
+            eot = _as_int(eot, "eot")
+            model.decoder.decode_bytes([eot])       # says if there is no such id
+        index = {
+            "model_sha256": model.sha256,
+            "max_id": model.max_id,
+            "eot": eot,
+            "sources": names,
+            "cbpe_version": cbpe.__version__,
+        }
+        splitter = self._splitter(model)
+        encoder = model.encoder
+
+        def encode(text: bytes) -> npt.NDArray[np.uint32]:
+            if self._encodes_its_own_way:
+                return np.array(self.encode_ordinary(text.decode()), np.uint32)
+            return encoder.encode_to_numpy(text, splitter)
+
+        return encode_files(
+            names,
+            out_path,
+            encode,
+            cuttable=splitter.cuttable and not self._encodes_its_own_way,
+            dtype=kind,
+            eot=eot,
+            num_threads=threads,
+            progress=progress,
+            errors=errors,
+            index=index,
+            document_offsets=document_offsets,
+        )
+
     def count(self, text: str, allowed_special: str | Set[str] = "none_raise") -> int:
         """How many ids encode gives for a text."""
         model = self._model
@@ -459,6 +536,19 @@ def _as_int(value: object, name: str, least: int | None = None) -> int:
 
 def _as_thread_count(num_threads: int | None) -> int:
     return thread_count(None if num_threads is None else _as_int(num_threads, "num_threads"))
+
+
+def _id_type(dtype: npt.DTypeLike | None, max_id: int | None) -> np.dtype[Any]:
+    """The little-endian type of a file's ids: None, 65535 -> uint16. max_id None: not known, any of 32 bits."""
+    if dtype is None:
+        dtype = np.uint16 if max_id is not None and max_id < 1 << 16 else np.uint32
+    kind: np.dtype[Any] = np.dtype(dtype)
+    if kind not in (np.dtype(np.uint16), np.dtype(np.uint32)):
+        raise ValueError(f"dtype must be uint16 or uint32, not {kind}")
+    if max_id is not None and max_id > np.iinfo(kind).max:
+        raise ValueError(f"dtype {kind} is too small: the tokenizer's highest id is {max_id}")
+    little: np.dtype[Any] = kind.newbyteorder("<")
+    return little
 
 
 def _plain_ints(ids: Any) -> list[int]:

@@ -8,6 +8,7 @@ seconds.
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
@@ -69,6 +70,7 @@ def in_order(
             future.cancel()
         for _ in threads:
             queue.put(None)
+        deadline = time.monotonic() + GRACE
         for thread in threads:
             if thread.ident is not None:
-                thread.join(GRACE)
+                thread.join(max(0.0, deadline - time.monotonic()))

@@ -34,6 +34,7 @@ from cbpe.errors import ChunkStoreError, CorpusTooLargeError
 from cbpe.files import atomic_write
 from cbpe.patterns import GPT4_SPLIT_PATTERN
 from cbpe.splitting.split import UNICODE_EDITION, Splitter, splitter_for
+from cbpe.threads import thread_count
 from cbpe.training.chunks import ChunkCounter
 from cbpe.training.corpus import (
     OFFSET_BITS,
@@ -287,10 +288,7 @@ def _count(
     """
     if errors not in ("strict", "replace"):
         raise ValueError(f'errors is "strict" or "replace", not {errors!r}')
-    if num_threads is None:
-        num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if num_threads < 1:
-        raise ValueError(f"num_threads is at least 1, not {num_threads}")
+    num_threads = thread_count(num_threads)
     counters = [ChunkCounter(splitter)]
     hidden = None if progress is None else not progress         # None: unless this is a terminal
     with tqdm(total=total, desc="counting", unit="B", unit_scale=True, leave=False, disable=hidden) as bar:
