@@ -14,8 +14,10 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define cbpe_prefetch(address) __builtin_prefetch((address), 1, 3)
+#define cbpe_prefetch_read(address) __builtin_prefetch((address), 0, 3)     /* leaves it shared between cores */
 #else
 #define cbpe_prefetch(address) ((void)(address))
+#define cbpe_prefetch_read(address) ((void)(address))
 #endif
 
 /* Asks for huge pages on the whole 2 MB pages within memory that was allocated and not touched yet.

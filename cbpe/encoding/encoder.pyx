@@ -1,53 +1,36 @@
-"""From chunks to ids: the merges, applied exactly as minbpe applies them.
+"""From text to ids: splits, looks chunks up, and applies the merges to what is new.
 
-In: the bytes of a text and a splitter. Out: ids, as a list, as an array, or only their number.
+In: texts and a splitter. Out: ids, as lists, as arrays, or only their number.
 
-minbpe's rule for one chunk: as long as two tokens stand side by side, take among the pairs present the one whose
-merge has the lowest id (among equals the pair that occurs first), replace all its occurrences from left to right, and
-look again.
+A text is split a block at a time, and its chunks are taken in batches, for nearly all the time goes into waiting for
+memory: what a whole batch will need is asked for before any of it is used. A batch walks through five steps:
 
-A merge has a *slot*, its place among all merges sorted by id. Two ways through a chunk:
+1. *Keys.* Each chunk's key and hash; its line of the vocabulary is prefetched.
+2. *The vocabulary*, a table that never changes, holds the chunks that are a token: nine of ten in English. A token is
+   in it only if its bytes, encoded by merging, gave that token when the table was made; for models made by hand that
+   need not be so.
+3. *The cache* (cache.pyx) remembers other chunks up to 255 bytes. What it finds in its ring is fetched and compared.
+4. *Merging* (merging.pyx), for the rest.
+5. Ids are written out in the chunks' order, and what was merged is put into the cache.
 
-*Short chunks* (up to 32 bytes, nearly all of them) lie in two small arrays, the tokens and the slots of their pairs.
-A round finds the lowest slot and rewrites both arrays in one sweep: the rule to the letter. It compares slots where
-the rule compares ids, which is the same if no two merges share an id. Models in which some do take the other way for
-every chunk.
+Longer chunks are merged where they stand and not kept.
 
-*Long chunks* would be quadratic that way: a megabyte would be scanned once for every merge. There every
-position whose pair can merge is held in a *run*, a linked list of ascending positions of one pair, and a heap orders
-the runs by (id of the merge, first position). A round takes the first run and merges at its head until it is empty.
-Each merge takes at most three positions out of their runs and puts at most two into others: amortised O(n log n) for
-n bytes, whatever the model. Why this is exact for every model, hand-made ones too:
-
-1. Runs hold exactly the positions whose pair can merge, each in one run: a position leaves its run in the moment its
-   pair ends, and enters a run of the new pair in the same moment.
-2. A run only grows at its end and only by positions behind all that it ever held, so its head only moves right and
-   the position that the heap remembers for it is never too far right. An entry that is out of date is corrected
-   before it is believed. An entry that is up to date and on top is thus the lowest id present and, among pairs that
-   share the id, the first occurrence in the current sequence.
-3. A pair may be born in several rounds (where a merge makes an id that existed before), so it may have several runs.
-   They are merged into one, in order, before the sweep: it sees all occurrences there are, from left to right.
-4. Merging at a head removes the position of the second token too: of the overlapping pairs in "aaa" the second is
-   gone before the sweep comes to it, as in minbpe's merge.
-5. Occurrences that the sweep itself gives birth to enter new runs, for the pair has none that is open: they wait for
-   their round, as they do in minbpe, which looks at the sequence anew only after the sweep.
-
-Before either, a chunk of up to 15 bytes is looked up in a *memo* of the chunks met before in this text: most words of a
-text are its frequent words. The memo forgets by overwriting, so its size is fixed; a text of less than a few thousand
-words does without. Measured with cl100k, medians of six runs in turn with and without: English 30 -> 39 MB/s, code
-35 -> 42, many languages 24 -> 23.
-
-All memory that an operation writes to is its own, so that threads share one Encoder; the GIL is released while bytes
-are split and merged.
+Threads share one Encoder, which is only read. All that an operation writes to is a Worker's; the encoder keeps those
+that are not at work and makes a new one if there is none, so there are never more than threads have been encoding at
+once. A Worker has CACHE_BYTES at most, and some hundred kilobytes more; what a very long chunk or text needed beyond
+that is freed at the end of the call. The GIL is released while bytes are split, looked up and merged.
 """
 
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
+
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -55,539 +38,554 @@ from cbpe.errors import CorpusTooLargeError
 
 cimport cython
 
-from cbpe.ids cimport NO_ID, id_t, pair_key
-from cbpe.pairtable cimport NO_SLOT, PairTable, pairtable_find, pairtable_free, pairtable_init, pairtable_insert
-from cbpe.splitting.split cimport PAD, Splitter, settled, split_block_fn
+from cbpe.chunkkeys cimport INLINE, LONG, hash_bytes, hash_words, inline_head, inline_tail
+from cbpe.encoding.cache cimport (
+    APART,
+    KEPT,
+    MOST_INLINE,
+    MOST_INLINE_WIDE,
+    Cache,
+    Entry,
+    cache_free,
+    cache_init,
+    cache_insert,
+    cache_insert_apart,
+    find_apart,
+    find_in,
+    first_line,
+    in_ring,
+    second_line,
+)
+from cbpe.encoding.merging cimport Merges, Scratch, merge_chunk, merges_free, merges_init, resize, scratch_free
+from cbpe.ids cimport id_t
+from cbpe.pairtable cimport NO_SLOT
+from cbpe.splitting.split cimport PAD, Splitter, find_cut, settled, split_block_fn
+
+cdef extern from "platform.h" nogil:
+    void cbpe_prefetch_read(const void *address)
+    void cbpe_advise_huge(void *memory, size_t bytes)
 
 cdef enum:
-    MEMO_BYTES = 15             # bytes of a chunk that is remembered: with their number, two 8-byte integers
-    MEMO_IDS = 3                # ids of such a chunk: 32 bytes an entry in all
-    MEMO_BITS = 16              # the memo has 2**16 entries, 2 MB: a few lines of text touch only a little of it
-    MEMO_TEXT = 0x10000         # bytes of a text that is worth a memo
-    SHORT = 32                  # bytes of a chunk that is scanned; beyond it, runs win
-    BLOCK = 0x40000             # bytes of text split at a time: text, ends and ids stay in the second-level cache
-    MAX_CHUNK = 0x7FFFFFFF      # bytes of a chunk: positions leave the top bit free
-    RUN = 0x80000000            # the top bit: a link that leads to a run, not to a position
-    NOWHERE = 0xFFFFFFFF        # a position that is in no run; a run that is not there
+    BATCH = 128                 # chunks that are looked up together
+    BLOCK = 1 << 16             # bytes of text split at a time: text, ends and ids stay in the second-level cache
+    LOOK = 64                   # bytes behind a cut that the splitter is shown
+    MAX_BLOCK = 0x7FFFFFFF      # bytes of a chunk that can be encoded
+    SLACK = 8                   # ids of room beyond those that are written
+    SMALL = 1 << 16             # ids that are copied into an array; more of them become the array
+    HELD = 1 << 20              # bytes of a buffer that a worker keeps for the next call
+    PIECE = 1 << 18             # bytes of text that are worth another thread
+
+CACHE_BYTES = 48 << 20          # of a worker, at most
 
 
-# ---- what the encoder knows: written once, then only read
+# ---- what the encoder knows
 
-cdef struct Merges:
-    PairTable slots             # pair -> slot
-    uint32_t *byte_slots        # [256 * 256], the slots of pairs of bytes, by left << 8 | right
-    id_t *merged                # [n], the id that slot's merge makes, ascending
-    uint32_t n
-    bint ids_differ             # no two merges make the same id
-    id_t byte_ids[256]
+cdef struct VocabularyLine:     # of three chunks: their keys and their tokens
+    uint64_t head[3]
+    uint64_t tail[3]
+    id_t ids[4]
+
+
+cdef struct Model:
+    Merges merges
+    VocabularyLine *lines       # a chunk's line is the top bits of its hash
+    void *memory                # what was allocated for them
+    int shift
+    bint wide                   # some ids need more than 20 bits
+    uint64_t most_inline        # ids that an entry of the cache holds itself
+
+
+cdef void remember(Model *model, const uint8_t *token, uint64_t length, id_t made) noexcept nogil:
+    """Puts a token into the vocabulary, unless its line is full. Reads 16 bytes."""
+    cdef uint64_t head = inline_head(token, length)
+    cdef uint64_t tail = inline_tail(token, length)
+    cdef VocabularyLine *line = model.lines + (hash_words(head, tail) >> model.shift)
+    cdef int i
+    for i in range(3):
+        if line.tail[i] == 0:
+            line.head[i] = head
+            line.tail[i] = tail
+            line.ids[i] = made
+            return
+
+
+cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_id) except -1 nogil:
+    """Every byte, and every token of a packed model whose bytes give it back: those with low ids, more frequent, first.
+
+    For cl100k 65,536 lines, of which 3 % are too full for what belongs to them. Other models have their bytes only.
+    """
+    cdef const Merges *merges = &model.merges
+    cdef uint64_t n_tokens = 256 + (merges.n if merges.is_packed else 0)
+    cdef uint64_t i, length, n_lines
+    cdef uint8_t token[32]
+    cdef uint8_t *tokens = NULL         # [highest id + 1][16]: up to INLINE bytes, and the length; 0 if it is longer
+    cdef uint8_t *left
+    cdef uint8_t *right
+    cdef id_t made[INLINE + 1]
+    model.shift = 64
+    while <uint64_t> 3 << (64 - model.shift) < 2 * n_tokens:
+        model.shift -= 1
+    n_lines = <uint64_t> 1 << (64 - model.shift)
+    model.memory = calloc(n_lines + 1, sizeof(VocabularyLine))
+    if model.memory == NULL:
+        with gil:
+            raise MemoryError(f"no memory for a vocabulary of {n_tokens:,} tokens")
+    cbpe_advise_huge(model.memory, n_lines * sizeof(VocabularyLine))
+    model.lines = <VocabularyLine *> ((<uint64_t> model.memory + 63) // 64 * 64)
+    memset(token, 0, 32)
+    for i in range(256):
+        token[0] = <uint8_t> i
+        remember(model, token, 1, merges.byte_ids[i])
+    if not merges.is_packed or merges.n == 0:
+        return 0
+    tokens = <uint8_t *> calloc(<size_t> max(merges.merged[merges.n - 1], <id_t> 255) + 1, 16)
+    if tokens == NULL:
+        with gil:
+            raise MemoryError(f"no memory for the bytes of {n_tokens:,} tokens")
+    try:
+        for i in range(256):
+            tokens[16 * merges.byte_ids[i]] = <uint8_t> i
+            tokens[16 * merges.byte_ids[i] + 15] = 1
+        for i in range(merges.n):
+            left = tokens + 16 * <uint64_t> pairs[2 * by_id[i]]
+            right = tokens + 16 * <uint64_t> pairs[2 * by_id[i] + 1]
+            length = left[15] + right[15]
+            if left[15] == 0 or right[15] == 0 or length > INLINE:
+                continue
+            memcpy(token, left, 16)
+            memcpy(token + left[15], right, 16)
+            if merge_chunk(merges, NULL, token, length, made) == 1 and made[0] == merges.merged[i]:
+                remember(model, token, length, made[0])
+            token[15] = <uint8_t> length
+            memcpy(tokens + 16 * <uint64_t> merges.merged[i], token, 16)
+    finally:
+        free(tokens)
+    return 0
 
 
 # ---- what one operation works with
 
-cdef struct Run:                # ascending positions of one pair
-    uint32_t head               # the first position, or RUN | its own number if it is empty
-    uint32_t tail               # the last position, or the same
-    uint32_t last               # the last position it ever held; the next must be behind it
-    uint32_t slot
-    uint32_t older              # another run of the same pair, or NOWHERE
-
-
-cdef struct Entry:              # of the heap
-    uint64_t key                # id of the merge << 32 | head of the run when last looked at
-    uint32_t run
-
-
-cdef struct Memo:               # a chunk and its ids
-    uint64_t key[2]             # the bytes, zeros, and as the last byte their number; all zero if there is none
-    uint32_t n
-    id_t ids[<int> MEMO_IDS]
-
-
 cdef struct Work:
+    Cache cache
+    Scratch scratch
     id_t *ids                   # the ids made so far
     size_t n_ids, ids_capacity
-    bint only_count             # forget ids once they are counted
-    uint64_t count              # ids made in all
-    uint64_t operations         # steps taken in long chunks
-    Memo *memos                 # [2**MEMO_BITS], or NULL
-    # The long chunk at work. A token is known by the offset of its first byte.
-    id_t *token
-    uint32_t *mate              # at a token's first byte the offset of its last, at its last the offset of its first
-    uint32_t *next              # links of the runs; NOWHERE if the position is in none
-    uint32_t *prev
-    size_t capacity             # of these four
-    Run *runs
-    Entry *heap                 # never more entries than runs
-    uint32_t n_runs, n_heap, runs_capacity
-    uint32_t *newest            # by slot, the youngest run: true if that run exists and has this slot
+    bint only_count             # ids are not written
+    uint64_t count              # of the ids that were not
+    id_t *made                  # [BATCH * KEPT + SLACK], what is merged in one batch
+    uint8_t *block              # the end of a text, with the room behind it that a splitter may read
+    size_t block_capacity
+    uint32_t *ends
+    size_t ends_capacity
 
 
-cdef void work_free(Work *work) noexcept nogil:
-    free(work.ids)
-    free(work.memos)
-    free(work.token)
-    free(work.mate)
-    free(work.next)
-    free(work.prev)
-    free(work.runs)
-    free(work.heap)
-    free(work.newest)
+@cython.final
+cdef class Worker:
+    """The memory of one operation: see the top of the file."""
+    cdef Work work
 
+    def __cinit__(self, uint64_t cache_bytes):
+        cache_init(&self.work.cache, cache_bytes)       # work is all zero, as every new object is
+        resize(<void **> &self.work.made, BATCH * KEPT + SLACK, sizeof(id_t))
 
-cdef int resize(void **array, size_t n, size_t size) except -1 nogil:
-    """Gives the array room for n items of a size. On MemoryError it is as it was."""
-    cdef void *larger = NULL
-    if n <= <size_t> -1 // size:
-        larger = realloc(array[0], n * size)
-    if larger == NULL:
-        with gil:
-            raise MemoryError(f"no memory for {n:,} items of {size} bytes while encoding")
-    array[0] = larger
-    return 0
+    def __dealloc__(self):
+        cache_free(&self.work.cache)
+        scratch_free(&self.work.scratch)
+        free(self.work.ids)
+        free(self.work.made)
+        free(self.work.block)
+        free(self.work.ends)
+
+    cdef void tidy(self):
+        """Makes it ready for another operation, and gives back what few operations need."""
+        cdef Work *work = &self.work
+        work.n_ids = work.count = 0
+        work.only_count = False
+        work.scratch.operations = 0
+        if work.ids_capacity * sizeof(id_t) > HELD:
+            free(work.ids)
+            work.ids = NULL
+            work.ids_capacity = 0
+        if work.block_capacity > HELD:
+            free(work.block)
+            work.block = NULL
+            work.block_capacity = 0
+        if work.ends_capacity * sizeof(uint32_t) > HELD:
+            free(work.ends)
+            work.ends = NULL
+            work.ends_capacity = 0
+        if work.scratch.capacity > HELD // 64 or work.scratch.runs_capacity > HELD // 64:
+            scratch_free(&work.scratch)
+            memset(&work.scratch, 0, sizeof(Scratch))
 
 
 cdef int reserve_ids(Work *work, size_t more) except -1 nogil:
-    cdef size_t capacity = work.n_ids + more
+    cdef size_t capacity = work.n_ids + more + SLACK
     if capacity > work.ids_capacity:
-        if work.ids_capacity > 0:       # the first guess is exact: a prompt needs no more
-            capacity += work.ids_capacity
+        capacity += capacity // 2
         resize(<void **> &work.ids, capacity, sizeof(id_t))
+        cbpe_advise_huge(work.ids + work.n_ids, (capacity - work.n_ids) * sizeof(id_t))
         work.ids_capacity = capacity
     return 0
 
 
-# ---- short chunks
+# ---- a batch of chunks
 
-cdef inline uint32_t merge_short(const Merges *merges, const uint8_t *chunk, uint32_t n, id_t *out) noexcept nogil:
-    """Writes the chunk's ids to out, which has room for n, and returns their number. 1 <= n <= SHORT.
+cdef struct Batch:
+    uint64_t head[BATCH]        # keys
+    uint64_t tail[BATCH]
+    uint64_t hash[BATCH]
+    uint64_t first[BATCH]       # what the chunk's ids are, as in an Entry; but if they are APART,
+    uint64_t second[BATCH]      # first holds their number and second their address
+    uint32_t start[BATCH]       # where the chunk begins
+    uint32_t length[BATCH]
+    uint16_t asked[BATCH]       # the chunks that the vocabulary does not have
+    uint16_t apart[BATCH]       # those that the cache has in its ring
+    uint16_t missed[BATCH]      # those that have to be merged
+    uint64_t n, n_asked, n_apart, n_missed
 
-    With merges ab -> 256 and 256 256 -> 257, "ababc": 97 98 97 98 99, then 256 256 99, then 257 99.
-    """
-    cdef uint32_t slots[SHORT]          # slots[i] is that of the pair (out[i], out[i + 1]); the last token has none
-    cdef uint32_t i, best, first, read, write
-    cdef bint is_new
-    cdef id_t made
+
+cdef inline uint64_t key_batch(const Model *model, Batch *batch, const uint8_t *text, uint64_t begin,
+                               const uint32_t *ends, uint64_t n) noexcept nogil:
+    """Step 1. Ends before a chunk of more than KEPT bytes; returns where the batch ends."""
+    cdef uint64_t i, length, head, tail, hash
+    cdef const uint8_t *chunk
+    batch.n = n
     for i in range(n):
-        out[i] = merges.byte_ids[chunk[i]]
-    for i in range(n - 1):
-        slots[i] = merges.byte_slots[<uint32_t> chunk[i] << 8 | chunk[i + 1]]
-    slots[n - 1] = <uint32_t> NO_SLOT
-    while True:
-        best = <uint32_t> NO_SLOT
-        first = 0
-        for i in range(n - 1):
-            if slots[i] < best:
-                best = slots[i]
-                first = i
-        if best == <uint32_t> NO_SLOT:
-            return n
-        made = merges.merged[best]
-        read = write = first
-        is_new = False                  # whether the token written last is the merge's
-        while read < n:
-            if slots[read] == best:
-                out[write] = made
-                if write > 0:
-                    slots[write - 1] = pairtable_find(&merges.slots, pair_key(out[write - 1], made))
-                is_new = True
-                read += 2
-            else:
-                out[write] = out[read]
-                if is_new:
-                    slots[write - 1] = pairtable_find(&merges.slots, pair_key(made, out[write]))
-                elif write > 0:
-                    slots[write - 1] = slots[read - 1]
-                is_new = False
-                read += 1
-            write += 1
-        n = write
-        slots[n - 1] = <uint32_t> NO_SLOT
-
-
-# ---- the memo
-
-@cython.overflowcheck(False)        # a hash is meant to overflow
-cdef inline Memo *find_memo(Memo *memos, const uint8_t *chunk, size_t n, uint64_t *key) noexcept nogil:
-    """The one place where a chunk of at most MEMO_BYTES bytes may be; key is set to the chunk's."""
-    cdef uint64_t mixed
-    key[0] = key[1] = 0
-    memcpy(key, chunk, n)
-    (<uint8_t *> key)[<int> MEMO_BYTES] = <uint8_t> n
-    mixed = (key[0] ^ (key[1] * <uint64_t> 0xD6E8FEB86659FD93)) * <uint64_t> 0x9E3779B97F4A7C15
-    return memos + (mixed >> (64 - MEMO_BITS))
-
-
-# ---- long chunks: the heap of runs
-
-cdef void sift_down(Work *work, uint32_t i) noexcept nogil:
-    """Moves entry i down to where neither child is before it."""
-    cdef Entry *heap = work.heap
-    cdef Entry moving = heap[i]
-    cdef uint32_t child = 2 * i + 1
-    while child < work.n_heap:
-        if child + 1 < work.n_heap and heap[child + 1].key < heap[child].key:
-            child += 1
-        if heap[child].key >= moving.key:
+        chunk = text + begin
+        length = ends[i] - begin
+        if length <= INLINE:
+            head = inline_head(chunk, length)
+            tail = inline_tail(chunk, length)
+        elif length <= KEPT:
+            head = hash_bytes(chunk, length)
+            tail = <uint64_t> LONG << 56 | length
+        else:
+            batch.n = i
             break
-        heap[i] = heap[child]
-        i = child
-        child = 2 * i + 1
-        work.operations += 1
-    heap[i] = moving
+        hash = hash_words(head, tail)
+        cbpe_prefetch_read(model.lines + (hash >> model.shift))
+        batch.head[i] = head
+        batch.tail[i] = tail
+        batch.hash[i] = hash
+        batch.start[i] = <uint32_t> begin
+        batch.length[i] = <uint32_t> length
+        begin = ends[i]
+    return begin
 
 
-cdef void heap_pop(Work *work) noexcept nogil:
-    work.n_heap -= 1
-    if work.n_heap > 0:
-        work.heap[0] = work.heap[work.n_heap]
-        sift_down(work, 0)
+cdef inline void ask_vocabulary(const Model *model, const Cache *cache, Batch *batch) noexcept nogil:
+    """Step 2. No branch depends on what is found: the next chunk that is not overwrites its place in asked."""
+    cdef const VocabularyLine *line
+    cdef uint64_t i, miss0, miss1, miss2
+    cdef uint64_t n_asked = 0
+    for i in range(batch.n):
+        line = model.lines + (batch.hash[i] >> model.shift)
+        miss0 = (line.head[0] ^ batch.head[i]) | (line.tail[0] ^ batch.tail[i])
+        miss1 = (line.head[1] ^ batch.head[i]) | (line.tail[1] ^ batch.tail[i])
+        miss2 = (line.head[2] ^ batch.head[i]) | (line.tail[2] ^ batch.tail[i])
+        batch.first[i] = <uint64_t> line.ids[(miss1 == 0) + 2 * (miss2 == 0)] | <uint64_t> 1 << 60
+        batch.asked[n_asked] = <uint16_t> i
+        n_asked += (miss0 != 0) & (miss1 != 0) & (miss2 != 0)
+    for i in range(n_asked):
+        cbpe_prefetch_read(cache.lines + first_line(cache, batch.hash[batch.asked[i]]))
+        cbpe_prefetch_read(cache.lines + second_line(cache, batch.hash[batch.asked[i]]))
+    batch.n_asked = n_asked
 
 
-cdef void heap_push(Work *work, uint64_t key, uint32_t run) noexcept nogil:
-    cdef uint32_t i = work.n_heap
-    work.n_heap += 1
-    while i > 0 and key < work.heap[(i - 1) // 2].key:
-        work.heap[i] = work.heap[(i - 1) // 2]
-        i = (i - 1) // 2
-        work.operations += 1
-    work.heap[i].key = key
-    work.heap[i].run = run
-
-
-# ---- long chunks: the runs
-
-cdef int reserve_long(const Merges *merges, Work *work, size_t n) except -1 nogil:
-    """Makes room for a chunk of n bytes."""
-    if n > <size_t> MAX_CHUNK:
-        with gil:
-            raise CorpusTooLargeError(
-                f"a chunk of {n:,} bytes cannot be encoded: the limit is {<size_t> MAX_CHUNK:,} bytes a chunk"
-            )
-    if work.newest == NULL:
-        work.newest = <uint32_t *> calloc(<size_t> merges.n + 1, sizeof(uint32_t))
-        if work.newest == NULL:
-            with gil:
-                raise MemoryError(f"no memory for the runs of {merges.n:,} pairs")
-    if n > work.capacity:
-        resize(<void **> &work.token, n, sizeof(id_t))
-        resize(<void **> &work.mate, n, sizeof(uint32_t))
-        resize(<void **> &work.next, n, sizeof(uint32_t))
-        resize(<void **> &work.prev, n, sizeof(uint32_t))
-        work.capacity = n
-    return 0
-
-
-cdef int reserve_run(Work *work) except -1 nogil:
-    cdef uint32_t capacity = work.runs_capacity
-    if work.n_runs < capacity:
-        return 0
-    if capacity >= <uint32_t> 1 << 30:
-        with gil:
-            raise CorpusTooLargeError(f"a chunk has more than {capacity:,} runs of pairs: the limit")
-    capacity = 2 * capacity if capacity > 0 else 256
-    resize(<void **> &work.runs, capacity, sizeof(Run))
-    resize(<void **> &work.heap, capacity, sizeof(Entry))
-    work.runs_capacity = capacity
-    return 0
-
-
-cdef inline uint32_t newest_run(const Work *work, uint32_t slot) noexcept nogil:
-    """The pair's youngest open run, or NOWHERE. What the array says may date from another chunk: hence the check."""
-    cdef uint32_t run = work.newest[slot]
-    if run < work.n_runs and work.runs[run].slot == slot:
-        return run
-    return <uint32_t> NOWHERE
-
-
-cdef inline int enter(const Merges *merges, Work *work, uint32_t slot, uint32_t position) except -1 nogil:
-    """Puts a position, which is in no run, into the pair's youngest run, or into a new one if it is not behind that."""
-    cdef uint32_t number = newest_run(work, slot)
-    cdef uint32_t tail
-    cdef Run *run
-    work.operations += 1
-    if number == <uint32_t> NOWHERE or work.runs[number].last >= position:
-        reserve_run(work)
-        run = &work.runs[work.n_runs]
-        run.older = number
-        number = work.n_runs
-        work.n_runs += 1
-        run.slot = slot
-        run.head = run.tail = <uint32_t> RUN | number
-        work.newest[slot] = number
-        heap_push(work, (<uint64_t> merges.merged[slot] << 32) | position, number)
-    run = &work.runs[number]
-    run.last = position
-    tail = run.tail
-    work.prev[position] = tail
-    work.next[position] = <uint32_t> RUN | number
-    run.tail = position
-    if tail & <uint32_t> RUN:
-        run.head = position
-    else:
-        work.next[tail] = position
-    return 0
-
-
-cdef inline void leave(Work *work, uint32_t position) noexcept nogil:
-    """Takes a position out of the run it is in, if it is in one."""
-    cdef uint32_t next = work.next[position]
-    cdef uint32_t prev = work.prev[position]
-    work.operations += 1
-    if next == <uint32_t> NOWHERE:
-        return
-    work.next[position] = <uint32_t> NOWHERE
-    if prev & <uint32_t> RUN:
-        work.runs[prev ^ <uint32_t> RUN].head = next
-    else:
-        work.next[prev] = next
-    if next & <uint32_t> RUN:
-        work.runs[next ^ <uint32_t> RUN].tail = prev
-    else:
-        work.prev[next] = prev
-
-
-cdef void join(Work *work, uint32_t into, uint32_t other) noexcept nogil:
-    """Moves all positions of the other run into a run, in order: 3 8 and 1 5 give 1 3 5 8 and nothing."""
-    cdef uint32_t a = work.runs[into].head
-    cdef uint32_t b = work.runs[other].head
-    cdef uint32_t tail = <uint32_t> RUN | into
-    cdef uint32_t position
-    while not (a & <uint32_t> RUN and b & <uint32_t> RUN):
-        if b & <uint32_t> RUN or a < b:         # a link to a run is above every position
-            position = a
-            a = work.next[a]
+cdef inline void ask_cache(const Cache *cache, Batch *batch, const uint8_t *text) noexcept nogil:
+    """Step 3."""
+    cdef const Entry *entry
+    cdef const Entry *apart[BATCH]
+    cdef const id_t *ids
+    cdef uint64_t i, j
+    batch.n_apart = batch.n_missed = 0
+    for j in range(batch.n_asked):
+        i = batch.asked[j]
+        entry = find_in(cache.lines + first_line(cache, batch.hash[i]), batch.head[i], batch.tail[i])
+        if entry == NULL:
+            entry = find_in(cache.lines + second_line(cache, batch.hash[i]), batch.head[i], batch.tail[i])
+        if entry == NULL:
+            batch.missed[batch.n_missed] = <uint16_t> i
+            batch.n_missed += 1
+            continue
+        batch.first[i] = entry.first
+        batch.second[i] = entry.second
+        if entry.first >> 60 == APART:
+            cbpe_prefetch_read(in_ring(cache, entry.first))
+            apart[batch.n_apart] = entry
+            batch.apart[batch.n_apart] = <uint16_t> i
+            batch.n_apart += 1
+    for j in range(batch.n_apart):
+        i = batch.apart[j]
+        ids = find_apart(cache, apart[j], text + batch.start[i], batch.length[i])
+        if ids == NULL:
+            batch.missed[batch.n_missed] = <uint16_t> i
+            batch.n_missed += 1
         else:
-            position = b
-            b = work.next[b]
-        if tail & <uint32_t> RUN:
-            work.runs[into].head = position
+            batch.first[i] = <uint64_t> APART << 60 | apart[j].second
+            batch.second[i] = <uint64_t> ids
+
+
+cdef int merge_missed(const Model *model, Work *work, Batch *batch, const uint8_t *text) except -1 nogil:
+    """Step 4."""
+    cdef id_t *made = work.made
+    cdef uint64_t i, j, n
+    for j in range(batch.n_missed):
+        i = batch.missed[j]
+        n = <uint64_t> merge_chunk(&model.merges, &work.scratch, text + batch.start[i], batch.length[i], made)
+        if n > model.most_inline or batch.length[i] > INLINE:
+            batch.first[i] = <uint64_t> APART << 60 | n
+            batch.second[i] = <uint64_t> made
+        elif model.wide:
+            batch.first[i] = n << 60 | made[0]
+            batch.second[i] = (<uint64_t> made[2] << 32 if n > 2 else 0) | (made[1] if n > 1 else 0)
         else:
-            work.next[tail] = position
-        work.prev[position] = tail
-        tail = position
-        work.operations += 1
-    if not tail & <uint32_t> RUN:
-        work.next[tail] = <uint32_t> RUN | into
-    work.runs[into].tail = tail
-    work.runs[other].head = work.runs[other].tail = <uint32_t> RUN | other
-
-
-cdef uint32_t join_all(Work *work, uint32_t slot) noexcept nogil:
-    """Joins the pair's runs into the youngest, neighbours first, so that k runs take log k passes; its number."""
-    cdef uint32_t youngest = newest_run(work, slot)
-    cdef uint32_t run, older
-    while work.runs[youngest].older != <uint32_t> NOWHERE:
-        run = youngest
-        while run != <uint32_t> NOWHERE and work.runs[run].older != <uint32_t> NOWHERE:
-            older = work.runs[run].older
-            join(work, run, older)
-            work.runs[run].older = work.runs[older].older
-            run = work.runs[older].older
-    return youngest
-
-
-cdef inline int form_pair(const Merges *merges, Work *work, uint32_t position, id_t left, id_t right) except -1 nogil:
-    """The token at a position has got a new neighbour on its right, or is new itself."""
-    cdef uint32_t slot = pairtable_find(&merges.slots, pair_key(left, right))
-    if slot != <uint32_t> NO_SLOT:
-        enter(merges, work, slot, position)
+            memset(made + n, 0, (MOST_INLINE - n) * sizeof(id_t))
+            batch.first[i] = n << 60 | made[0] | <uint64_t> made[1] << 20 | <uint64_t> made[2] << 40
+            batch.second[i] = made[3] | <uint64_t> made[4] << 20 | <uint64_t> made[5] << 40
+        made += n
     return 0
 
 
-cdef inline int merge_at(const Merges *merges, Work *work, uint32_t n, uint32_t position, id_t made) except -1 nogil:
-    """Makes one token of the token at a position and the next."""
-    cdef uint32_t second = work.mate[position] + 1
-    cdef uint32_t end = work.mate[second]
-    cdef uint32_t before
-    leave(work, position)
-    leave(work, second)
-    work.token[position] = made
-    work.mate[position] = end
-    work.mate[end] = position
-    if position > 0:
-        before = work.mate[position - 1]
-        leave(work, before)
-        form_pair(merges, work, before, work.token[before], made)
-    if end + 1 < n:
-        form_pair(merges, work, position, made, work.token[end + 1])
+cdef inline id_t *write_batch(const Batch *batch, id_t *out, bint wide) noexcept nogil:
+    """Step 5. Writes all ids of an entry that usually are there, and then goes on behind those that are."""
+    cdef uint64_t i, first, second, n
+    for i in range(batch.n):
+        first = batch.first[i]
+        n = first >> 60
+        if n == APART:
+            n = first & 0xFFFF
+            memcpy(out, <const id_t *> batch.second[i], n * sizeof(id_t))
+        elif wide:
+            second = batch.second[i]
+            out[0] = <id_t> first
+            out[1] = <id_t> second
+            out[2] = <id_t> (second >> 32)
+        else:
+            out[0] = first & 0xFFFFF
+            out[1] = first >> 20 & 0xFFFFF
+            out[2] = first >> 40 & 0xFFFFF
+            if n > 3:
+                second = batch.second[i]
+                out[3] = second & 0xFFFFF
+                out[4] = second >> 20 & 0xFFFFF
+                out[5] = second >> 40 & 0xFFFFF
+        out += n
+    return out
+
+
+cdef inline uint64_t count_batch(const Batch *batch) noexcept nogil:
+    """write_batch without the ids."""
+    cdef uint64_t i, n
+    cdef uint64_t count = 0
+    for i in range(batch.n):
+        n = batch.first[i] >> 60
+        count += n if n != APART else batch.first[i] & 0xFFFF
+    return count
+
+
+cdef int keep_missed(Work *work, Batch *batch, const uint8_t *text) except -1 nogil:
+    """Step 5, too."""
+    cdef uint64_t i, j
+    cdef Entry entry
+    for j in range(batch.n_missed):
+        i = batch.missed[j]
+        entry.head = batch.head[i]
+        entry.tail = batch.tail[i]
+        entry.first = batch.first[i]
+        entry.second = batch.second[i]
+        if entry.first >> 60 != APART:
+            cache_insert(&work.cache, batch.hash[i], &entry)
+        else:
+            entry.second = entry.first & 0xFFFF
+            cache_insert_apart(&work.cache, batch.hash[i], &entry, <const id_t *> batch.second[i],
+                               text + batch.start[i], batch.length[i])
     return 0
 
 
-cdef int merge_long(const Merges *merges, Work *work, const uint8_t *chunk, size_t size) except -1 nogil:
-    """Appends the chunk's ids to work.ids, which has room for them. size >= 1."""
-    cdef uint32_t n = <uint32_t> size
-    cdef uint32_t i, slot, run, head
-    cdef id_t made
-    reserve_long(merges, work, size)
-    work.n_runs = work.n_heap = 0
-    for i in range(n):
-        work.token[i] = merges.byte_ids[chunk[i]]
-        work.mate[i] = i
-        work.next[i] = <uint32_t> NOWHERE
-    for i in range(n - 1):
-        slot = merges.byte_slots[<uint32_t> chunk[i] << 8 | chunk[i + 1]]
-        if slot != <uint32_t> NO_SLOT:
-            enter(merges, work, slot, i)
-    while work.n_heap > 0:
-        run = work.heap[0].run
-        head = work.runs[run].head
-        if head & <uint32_t> RUN:                           # empty: closed for good, since the heap forgets it
-            work.runs[run].last = <uint32_t> NOWHERE
-            heap_pop(work)
-        elif head != <uint32_t> work.heap[0].key:           # the head is gone: look again from where it is now
-            work.heap[0].key = (work.heap[0].key >> 32 << 32) | head
-            sift_down(work, 0)
+cdef int encode_chunks(const Model *model, Work *work, const uint8_t *text, const uint32_t *ends,
+                       size_t n_ends) except -1 nogil:
+    """Encodes chunks that lie end to end. 16 bytes behind the last one's first byte are read, whatever its length."""
+    cdef Batch batch
+    cdef uint64_t at = 0, begin = 0, end, before
+    while at < n_ends:
+        end = key_batch(model, &batch, text, begin, ends + at, min(<uint64_t> BATCH, n_ends - at))
+        if batch.n == 0:                        # a long chunk
+            end = ends[at]
+            reserve_ids(work, end - begin)
+            before = work.n_ids
+            work.n_ids += merge_chunk(&model.merges, &work.scratch, text + begin, end - begin, work.ids + before)
+            if work.only_count:
+                work.count += work.n_ids - before
+                work.n_ids = before
+            at += 1
+            begin = end
+            continue
+        ask_vocabulary(model, &work.cache, &batch)
+        ask_cache(&work.cache, &batch, text)
+        if batch.n_missed:
+            merge_missed(model, work, &batch, text)
+        if work.only_count:
+            work.count += count_batch(&batch)
         else:
-            slot = work.runs[run].slot
-            made = merges.merged[slot]
-            run = join_all(work, slot)
-            work.newest[slot] = <uint32_t> NOWHERE
-            while not work.runs[run].head & <uint32_t> RUN:
-                merge_at(merges, work, n, work.runs[run].head, made)
-    i = 0
-    while i < n:
-        work.ids[work.n_ids] = work.token[i]
-        work.n_ids += 1
-        i = work.mate[i] + 1
-    work.operations += 2 * <uint64_t> n
+            reserve_ids(work, end - begin)
+            if model.wide:
+                work.n_ids = write_batch(&batch, work.ids + work.n_ids, True) - work.ids
+            else:
+                work.n_ids = write_batch(&batch, work.ids + work.n_ids, False) - work.ids
+        if batch.n_missed:
+            keep_missed(work, &batch, text)
+        at += batch.n
+        begin = end
     return 0
 
 
 # ---- texts
 
-cdef inline int merge_chunk(const Merges *merges, Work *work, const uint8_t *chunk, size_t n) except -1 nogil:
-    """Appends the chunk's ids to work.ids, which has room for n. n >= 1."""
-    if n <= SHORT and merges.ids_differ:
-        work.n_ids += merge_short(merges, chunk, <uint32_t> n, work.ids + work.n_ids)
-        return 0
-    return merge_long(merges, work, chunk, n)
-
-
-cdef inline int encode_one(const Merges *merges, Work *work, const uint8_t *chunk, size_t n) except -1 nogil:
-    """merge_chunk, from the memo if the chunk is there. n >= 1."""
-    cdef uint64_t key[2]
-    cdef id_t *ids = work.ids + work.n_ids
-    cdef size_t before = work.n_ids
-    cdef Memo *memo
-    cdef uint32_t i
-    if work.memos == NULL or n > MEMO_BYTES:
-        return merge_chunk(merges, work, chunk, n)
-    memo = find_memo(work.memos, chunk, n, key)
-    if memo.key[0] == key[0] and memo.key[1] == key[1]:
-        for i in range(memo.n):
-            ids[i] = memo.ids[i]
-        work.n_ids += memo.n
-        return 0
-    merge_chunk(merges, work, chunk, n)
-    if work.n_ids - before <= MEMO_IDS:
-        memo.key[0] = key[0]
-        memo.key[1] = key[1]
-        memo.n = <uint32_t> (work.n_ids - before)
-        for i in range(memo.n):
-            memo.ids[i] = ids[i]
+cdef int reserve_block(Work *work, size_t size) except -1 nogil:
+    if size > work.block_capacity:
+        resize(<void **> &work.block, size, 1)
+        work.block_capacity = size
     return 0
 
 
-cdef int reserve_memos(Work *work, size_t n) except -1 nogil:
-    """Gives a text of n bytes a memo, if it is worth one."""
-    if n >= MEMO_TEXT:
-        work.memos = <Memo *> calloc(1 << MEMO_BITS, sizeof(Memo))
-        if work.memos == NULL:
-            with gil:
-                raise MemoryError("no memory for the chunks met")
-    return 0
+cdef int64_t encode_native(const Model *model, Work *work, split_block_fn split, const uint8_t *text, size_t n,
+                           size_t start, size_t limit) except? -1 nogil:
+    """Splits and encodes a text from start to limit block by block; returns limit, or -2 - the offset of the first
+    byte that is not UTF-8.
 
-
-cdef void settle_count(Work *work, size_t n_before) noexcept nogil:
-    work.count += work.n_ids - n_before
-    if work.only_count:
-        work.n_ids = 0
-
-
-cdef int encode_chunks(
-    const Merges *merges, Work *work, const uint8_t *text, const int64_t *ends, size_t n_ends
-) except -1 nogil:
-    """Encodes chunks that lie end to end. n_ends >= 1."""
-    cdef size_t i, before
-    cdef int64_t start = 0
-    reserve_memos(work, <size_t> ends[n_ends - 1])
-    for i in range(n_ends):
-        if ends[i] > start:
-            reserve_ids(work, <size_t> (ends[i] - start))
-            before = work.n_ids
-            encode_one(merges, work, text + start, <size_t> (ends[i] - start))
-            settle_count(work, before)
-        start = ends[i]
-    return 0
-
-
-cdef int64_t encode_blocks(
-    const Merges *merges, Work *work, split_block_fn split, const uint8_t *text, size_t n
-) except -1 nogil:
-    """Splits and encodes a text block by block; returns n, or the offset of the first byte that is not UTF-8.
-
-    The last chunks of a block may look otherwise once more text is seen: they are split again, with the next block. A
-    chunk that fills a whole block doubles the block.
+    start and limit are the text's ends or where it may be cut. The last chunks of a block may look otherwise once more
+    text is seen: they are split again, with the next block. A chunk that fills a whole block doubles the block.
     """
-    cdef size_t block = <size_t> BLOCK
-    cdef uint8_t *buffer = NULL                 # a block of the text, with the room behind it that a splitter may read
-    cdef uint32_t *ends = NULL
-    cdef size_t start = 0
+    cdef size_t block = BLOCK
     cdef size_t size
-    cdef int64_t n_ends = 0
-    reserve_memos(work, n)
-    try:
-        if block > n:
-            block = n
-        resize(<void **> &buffer, block + PAD, 1)
-        resize(<void **> &ends, block + PAD, sizeof(uint32_t))
-        while start < n:
-            size = n - start
-            if size > block:
-                size = block
-                while size > 1 and text[start + size] & 0xC0 == 0x80:      # never inside a character
-                    size -= 1
-            memcpy(buffer, text + start, size)
-            memset(buffer + size, 0, PAD)
-            n_ends = split(buffer, size, ends)
-            if n_ends < 0:
-                return <int64_t> start - 1 - n_ends
-            if start + size < n:
-                n_ends = <int64_t> settled(buffer, size, ends, <size_t> n_ends)
-            if n_ends == 0:
-                if start + size == n:
-                    break
-                block = 2 * block if 2 * block < n else n
-                if block > <size_t> MAX_CHUNK:
-                    with gil:
-                        raise CorpusTooLargeError(
-                            f"the chunk at offset {start:,} cannot be encoded: "
-                            f"the limit is {<size_t> MAX_CHUNK:,} bytes a chunk"
-                        )
-                resize(<void **> &buffer, block + PAD, 1)
-                resize(<void **> &ends, block + PAD, sizeof(uint32_t))
-                continue
-            encode_block(merges, work, buffer, ends, <size_t> n_ends)
-            start += ends[n_ends - 1]
-        return <int64_t> n
-    finally:
-        free(buffer)
-        free(ends)
+    cdef int64_t n_ends
+    cdef const uint8_t *piece
+    while start < limit:
+        size = min(block, n - start)
+        if limit < n:
+            size = min(size, limit - start + LOOK)
+        while start + size < n and text[start + size] & 0xC0 == 0x80 and size > 1:      # never inside a character
+            size -= 1
+        piece = text + start
+        if start + size + PAD > n:
+            reserve_block(work, size + PAD)
+            memcpy(work.block, piece, size)
+            memset(work.block + size, 0, PAD)
+            piece = work.block
+        if size + PAD > work.ends_capacity:
+            resize(<void **> &work.ends, size + PAD, sizeof(uint32_t))
+            work.ends_capacity = size + PAD
+        n_ends = split(piece, size, work.ends)
+        if n_ends < 0:
+            return -2 - (<int64_t> start - 1 - n_ends)
+        if start + size < n:
+            n_ends = <int64_t> settled(piece, size, work.ends, <size_t> n_ends)
+        while n_ends > 0 and start + work.ends[n_ends - 1] > limit:
+            n_ends -= 1
+        if n_ends == 0:
+            if start + size == n:
+                break
+            block *= 2
+            if block > MAX_BLOCK:
+                with gil:
+                    raise CorpusTooLargeError(
+                        f"the chunk at offset {start:,} cannot be encoded: the limit is {MAX_BLOCK:,} bytes a chunk"
+                    )
+            continue
+        block = BLOCK
+        encode_chunks(model, work, piece, work.ends, <size_t> n_ends)
+        start += work.ends[n_ends - 1]
+    return <int64_t> limit
 
 
-cdef int encode_block(
-    const Merges *merges, Work *work, const uint8_t *text, const uint32_t *ends, size_t n_ends
-) except -1 nogil:
-    """encode_chunks for a block's 32-bit ends, with room for the ids made once."""
-    cdef size_t before = work.n_ids
-    cdef size_t i
-    cdef uint32_t start = 0
-    reserve_ids(work, ends[n_ends - 1])
-    for i in range(n_ends):
-        encode_one(merges, work, text + start, ends[i] - start)
-        start = ends[i]
-    settle_count(work, before)
+cdef int encode_split(const Model *model, Work *work, bytes kept, ends) except -1:
+    """Encodes chunks that were found elsewhere. kept: the chunks end to end; ends: an array, of each."""
+    cdef const uint8_t *pointer = <const uint8_t *> PyBytes_AS_STRING(kept)
+    cdef size_t n = PyBytes_GET_SIZE(kept)
+    cdef const uint32_t[::1] view
+    if n > MAX_BLOCK:
+        raise CorpusTooLargeError(f"{n:,} bytes in chunks without a break: the limit is {MAX_BLOCK:,}")
+    view = np.ascontiguousarray(ends, dtype=np.uint32)
+    if view.shape[0] > 0:
+        with nogil:
+            reserve_block(work, n + PAD)
+            memcpy(work.block, pointer, n)
+            memset(work.block + n, 0, PAD)
+            encode_chunks(model, work, work.block, &view[0], view.shape[0])
     return 0
+
+
+cdef int encode_text(const Model *model, Work *work, bytes text, Splitter splitter, size_t start,
+                     size_t limit) except -1:
+    """Encodes a text, or a part of it if the splitter is native."""
+    cdef const uint8_t *pointer = <const uint8_t *> PyBytes_AS_STRING(text)
+    cdef size_t n = PyBytes_GET_SIZE(text)
+    cdef split_block_fn split = splitter.native
+    cdef int64_t done
+    if split == NULL:
+        for kept, ends in splitter.batches(text):
+            encode_split(model, work, kept, ends)
+    elif start < limit:
+        with nogil:
+            done = encode_native(model, work, split, pointer, n, start, limit)
+        if done < 0:
+            raise UnicodeDecodeError("utf-8", text, -2 - done, -1 - done, "not UTF-8")
+    return 0
+
+
+# ---- results
+
+@cython.final
+cdef class Memory:
+    """Ids that an array shows without a copy."""
+    cdef id_t *ids
+    cdef Py_ssize_t n
+
+    def __dealloc__(self):
+        free(self.ids)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.ids, self.n * <Py_ssize_t> sizeof(id_t), False, flags)
+
+
+cdef take_array(Work *work):
+    """The ids as an array. If they are many, their memory becomes the array's and the worker is left without."""
+    cdef Memory memory
+    cdef Py_buffer view
+    cdef void *smaller
+    if work.n_ids <= SMALL:
+        array = np.empty(work.n_ids, np.uint32)
+        PyObject_GetBuffer(array, &view, PyBUF_WRITABLE)
+        if work.n_ids > 0:
+            memcpy(view.buf, work.ids, work.n_ids * sizeof(id_t))
+        PyBuffer_Release(&view)
+        return array
+    memory = Memory()
+    memory.n = work.n_ids
+    memory.ids = work.ids
+    work.ids = NULL
+    work.ids_capacity = 0
+    smaller = realloc(memory.ids, memory.n * sizeof(id_t))
+    if smaller != NULL:
+        memory.ids = <id_t *> smaller
+    return np.frombuffer(memory, np.uint32)
+
+
+cdef list make_list(tuple ints, const id_t *ids, size_t n):
+    """ids as a list. ints: the ints of all ids from 0, or None."""
+    cdef list made = PyList_New(n)
+    cdef object value
+    cdef size_t i
+    for i in range(n):
+        if ints is not None:
+            value = <object> PyTuple_GET_ITEM(ints, ids[i])
+        else:
+            value = ids[i]
+        Py_INCREF(value)                # PyList_SET_ITEM takes a reference over
+        PyList_SET_ITEM(made, i, value)
+    return made
 
 
 @cython.final
@@ -598,20 +596,26 @@ cdef class Encoder:
         pairs: uint32[m, 2], C-contiguous: the ids that each merge joins. No pair may occur twice.
         ids: uint32[m], C-contiguous, below 2**32 - 1: the id that each merge makes. A lower id goes first.
         byte_ids: 256 bytes, the id of each byte value before any merge; None: the byte itself.
+        _cache_bytes: what the memory of chunks may take, for each thread that encodes at the same time.
 
-    Read-only after construction, so that threads may share it. Not picklable: make it anew from the merges.
+    Threads may share it. Texts are UTF-8; what is not raises UnicodeDecodeError, unless the splitter leaves texts
+    whole. num_threads is the most threads that a call uses; what it returns does not depend on it. Not picklable: make
+    it anew from the merges.
     """
-    cdef Merges merges
-    cdef tuple ints             # the int of every id, shared by all lists made; None if the ids are too far apart
+    cdef Model model
+    cdef id_t highest
+    cdef tuple ints             # the int of every id, shared by all lists made; None until a list is
+    cdef list workers           # those not at work
+    cdef uint64_t cache_bytes
 
-    def __cinit__(self, const uint32_t[:, ::1] pairs not None, const uint32_t[::1] ids not None, bytes byte_ids=None):
-        cdef Merges *merges = &self.merges          # all zero, as every new object is
-        cdef const uint8_t *first_ids
+    def __cinit__(self, const uint32_t[:, ::1] pairs not None, const uint32_t[::1] ids not None, bytes byte_ids=None,
+                  *, uint64_t _cache_bytes=CACHE_BYTES):
+        cdef Model *model = &self.model             # all zero, as every new object is
         cdef const int64_t[::1] by_id
-        cdef size_t i, m = ids.shape[0]
-        cdef uint32_t left, right, slot
-        cdef int64_t at
-        cdef id_t highest = 0
+        cdef const uint32_t *first_pair = NULL
+        cdef const uint32_t *first_id = NULL
+        cdef const int64_t *first_by_id = NULL
+        cdef size_t m = ids.shape[0]
         if pairs.shape[1] != 2 or <size_t> pairs.shape[0] != m:
             raise ValueError(f"{m} ids need pairs of shape ({m}, 2), not ({pairs.shape[0]}, {pairs.shape[1]})")
         if m >= <size_t> NO_SLOT:
@@ -620,131 +624,204 @@ cdef class Encoder:
             byte_ids = bytes(range(256))
         if len(byte_ids) != 256:
             raise ValueError(f"byte_ids must hold 256 bytes, not {len(byte_ids)}")
-        first_ids = <const uint8_t *> PyBytes_AS_STRING(byte_ids)
-        for i in range(256):
-            merges.byte_ids[i] = first_ids[i]
-            highest = max(highest, first_ids[i])
-        resize(<void **> &merges.merged, m + 1, sizeof(id_t))
-        resize(<void **> &merges.byte_slots, 256 * 256, sizeof(uint32_t))
-        pairtable_init(&merges.slots, m)
-        merges.n = <uint32_t> m
-        merges.ids_differ = True
         by_id = np.argsort(np.asarray(ids), kind="stable").astype(np.int64)
-        for slot in range(merges.n):
-            at = by_id[slot]
-            if ids[at] == <id_t> NO_ID or pairs[at, 0] == <id_t> NO_ID or pairs[at, 1] == <id_t> NO_ID:
-                raise ValueError(f"merge {at} holds the id {<id_t> NO_ID:,}: ids must be below it")
-            if pairtable_find(&merges.slots, pair_key(pairs[at, 0], pairs[at, 1])) != <uint32_t> NO_SLOT:
-                raise ValueError(f"the pair ({pairs[at, 0]}, {pairs[at, 1]}) is merged twice")
-            pairtable_insert(&merges.slots, pair_key(pairs[at, 0], pairs[at, 1]), slot)
-            merges.merged[slot] = ids[at]
-            if slot > 0 and merges.merged[slot - 1] == ids[at]:
-                merges.ids_differ = False
-        for left in range(256):
-            for right in range(256):
-                merges.byte_slots[left << 8 | right] = pairtable_find(
-                    &merges.slots, pair_key(merges.byte_ids[left], merges.byte_ids[right])
-                )
         if m > 0:
-            highest = max(highest, merges.merged[m - 1])
-        self.ints = tuple(range(<uint64_t> highest + 1)) if highest < 4 * (m + 256) else None
+            first_pair, first_id, first_by_id = &pairs[0, 0], &ids[0], &by_id[0]
+        merges_init(&model.merges, first_pair, first_id, first_by_id, m, <const uint8_t *> PyBytes_AS_STRING(byte_ids))
+        self.highest = max(max(byte_ids), model.merges.merged[m - 1] if m > 0 else 0)
+        model.wide = self.highest >= 1 << 20
+        model.most_inline = MOST_INLINE_WIDE if model.wide else MOST_INLINE
+        make_vocabulary(model, first_pair, first_by_id)
+        self.workers = []
+        self.cache_bytes = _cache_bytes
 
     def __dealloc__(self):
-        pairtable_free(&self.merges.slots)
-        free(self.merges.byte_slots)
-        free(self.merges.merged)
+        merges_free(&self.model.merges)
+        free(self.model.memory)
 
     def __reduce__(self):
         raise TypeError("an Encoder cannot be pickled: make it anew from its merges")
 
-    cdef int _encode(self, Work *work, bytes text, Splitter splitter) except -1:
-        cdef const uint8_t *pointer = <const uint8_t *> PyBytes_AS_STRING(text)
-        cdef size_t n = PyBytes_GET_SIZE(text)
-        cdef split_block_fn split = splitter.native
-        cdef const int64_t[::1] ends
-        cdef int64_t done
-        if n == 0:
-            return 0
-        if split != NULL:
-            with nogil:
-                done = encode_blocks(&self.merges, work, split, pointer, n)
-            if done != <int64_t> n:
-                raise UnicodeDecodeError("utf-8", text, done, done + 1, "not UTF-8")
-            return 0
-        text, spans = splitter.spans(text)
-        ends = np.ascontiguousarray(spans, dtype=np.int64)
-        pointer = <const uint8_t *> PyBytes_AS_STRING(text)
-        if ends.shape[0] > 0:
-            with nogil:
-                encode_chunks(&self.merges, work, pointer, &ends[0], ends.shape[0])
-        return 0
+    cdef Worker _worker(self):
+        """One that is not at work. list.pop and list.append are atomic."""
+        try:
+            return self.workers.pop()
+        except IndexError:
+            return Worker(self.cache_bytes)
 
-    cdef int _encode_chunk(self, Work *work, bytes chunk) except -1:
-        cdef const uint8_t *pointer = <const uint8_t *> PyBytes_AS_STRING(chunk)
-        cdef int64_t n = PyBytes_GET_SIZE(chunk)
-        with nogil:
-            encode_chunks(&self.merges, work, pointer, &n, 1)
-        return 0
+    cdef void _return(self, Worker worker):
+        """A worker that an error has interrupted is not returned: its cache may be half changed."""
+        worker.tidy()
+        self.workers.append(worker)
 
-    cdef list _as_list(self, const Work *work):
-        cdef list ids = PyList_New(work.n_ids)
-        cdef object value
-        cdef size_t i
-        for i in range(work.n_ids):
-            if self.ints is not None:
-                value = <object> PyTuple_GET_ITEM(self.ints, work.ids[i])
-            else:
-                value = work.ids[i]
-            Py_INCREF(value)            # PyList_SET_ITEM takes a reference over
-            PyList_SET_ITEM(ids, i, value)
+    cdef tuple _ints(self):
+        """None if there would be many more ints than tokens."""
+        if self.ints is None and self.highest < 4 * (<uint64_t> self.model.merges.n + 256):
+            self.ints = tuple(range(<uint64_t> self.highest + 1))
+        return self.ints
+
+    def encode(self, bytes text not None, Splitter splitter not None, num_threads=1):
+        """The ids of a text, as a list of ints."""
+        cdef Worker worker
+        if num_threads > 1 and len(text) >= 2 * PIECE:
+            return self.encode_batch([text], splitter, num_threads)[0]
+        worker = self._worker()
+        encode_text(&self.model, &worker.work, text, splitter, 0, len(text))
+        ids = make_list(self._ints(), worker.work.ids, worker.work.n_ids)
+        self._return(worker)
         return ids
 
-    def encode(self, bytes text not None, Splitter splitter not None):
-        """The ids of a text, as a list of ints. The text is UTF-8; what is not raises UnicodeDecodeError."""
-        cdef Work work
-        memset(&work, 0, sizeof(Work))
-        try:
-            self._encode(&work, text, splitter)
-            return self._as_list(&work)
-        finally:
-            work_free(&work)
-
-    def encode_to_numpy(self, bytes text not None, Splitter splitter not None):
+    def encode_to_numpy(self, bytes text not None, Splitter splitter not None, num_threads=1):
         """The ids of a text, as a new uint32 array."""
-        cdef Work work
-        cdef uint32_t[::1] view
-        memset(&work, 0, sizeof(Work))
-        try:
-            self._encode(&work, text, splitter)
-            ids = np.empty(work.n_ids, dtype=np.uint32)
-            view = ids
-            if work.n_ids > 0:
-                memcpy(&view[0], work.ids, work.n_ids * sizeof(id_t))
-            return ids
-        finally:
-            work_free(&work)
+        cdef Worker worker
+        if num_threads > 1 and len(text) >= 2 * PIECE:
+            return self.encode_batch_to_numpy([text], splitter, num_threads)[0]
+        worker = self._worker()
+        encode_text(&self.model, &worker.work, text, splitter, 0, len(text))
+        ids = take_array(&worker.work)
+        self._return(worker)
+        return ids
 
     def count(self, bytes text not None, Splitter splitter not None):
         """The number of ids of a text; the ids themselves are not kept."""
-        cdef Work work
-        memset(&work, 0, sizeof(Work))
-        work.only_count = True
+        cdef Worker worker = self._worker()
+        cdef uint64_t count
+        worker.work.only_count = True
+        encode_text(&self.model, &worker.work, text, splitter, 0, len(text))
+        count = worker.work.count
+        self._return(worker)
+        return count
+
+    def encode_batch_to_numpy(self, list texts not None, Splitter splitter not None, num_threads=1):
+        """The ids of many texts, end to end, as one uint32 array, and int64[len(texts) + 1]: where each text's begin.
+
+        Text i has ids[offsets[i] : offsets[i + 1]].
+        """
+        cdef list mine = list(texts)            # the caller's may change meanwhile
+        cdef bytes text
+        for text in mine:
+            if text is None:
+                raise TypeError("texts to encode must be bytes, not None")
+        pieces = self._pieces(mine, splitter, num_threads)
+        if len(pieces) == 1:
+            done = [self._encode_piece(mine, splitter, *pieces[0])]
+        else:
+            with ThreadPoolExecutor(num_threads) as pool:
+                done = list(pool.map(lambda piece: self._encode_piece(mine, splitter, *piece), pieces))
+        offsets = np.zeros(len(mine) + 1, np.int64)
+        for (first, last, _, _), (_, counts) in zip(pieces, done, strict=True):
+            offsets[first + 1 : last + 1] += counts
+        np.cumsum(offsets, out=offsets)
+        return done[0][0] if len(done) == 1 else np.concatenate([ids for ids, _ in done]), offsets
+
+    def encode_batch(self, list texts not None, Splitter splitter not None, num_threads=1):
+        """The ids of many texts, as a list of lists of ints."""
+        cdef Py_ssize_t i
+        cdef Py_buffer view
+        cdef const int64_t[::1] starts
+        ids, offsets = self.encode_batch_to_numpy(texts, splitter, num_threads)
+        starts = offsets
+        lists = []
+        ints = self._ints()
+        PyObject_GetBuffer(ids, &view, PyBUF_WRITABLE)
         try:
-            self._encode(&work, text, splitter)
-            return work.count
+            for i in range(starts.shape[0] - 1):
+                lists.append(make_list(ints, <const id_t *> view.buf + starts[i], starts[i + 1] - starts[i]))
         finally:
-            work_free(&work)
+            PyBuffer_Release(&view)
+        return lists
+
+    def _pieces(self, list texts, Splitter splitter, num_threads):
+        """What threads are given to do, in order: tuples (first, last, start, limit).
+
+        Either the whole texts from first up to last, with start 0 and limit -1, or one text, first, from start to
+        limit, if it is long and may be cut.
+        """
+        cdef size_t total = sum(map(len, texts))
+        cdef size_t target = max(<size_t> PIECE, total // (4 * max(num_threads, 1)))
+        cdef size_t size = 0, n, start
+        cdef int64_t cut
+        cdef Py_ssize_t i, first = 0
+        cdef bytes text
+        if num_threads <= 1 or total < 2 * PIECE:
+            return [(0, len(texts), 0, -1)]
+        pieces = []
+        for i in range(len(texts)):
+            text = texts[i]
+            n = len(text)
+            if n >= 2 * target and splitter.cuttable and splitter.native != NULL:
+                if first < i:
+                    pieces.append((first, i, 0, -1))
+                start = 0
+                while start < n:
+                    cut = -1
+                    if start + target < n:
+                        cut = find_cut(<const uint8_t *> PyBytes_AS_STRING(text), n, start + target)
+                    if cut < 0:
+                        cut = n
+                    pieces.append((i, i + 1, start, cut))
+                    start = cut
+                first, size = i + 1, 0
+                continue
+            size += n
+            if size >= target:
+                pieces.append((first, i + 1, 0, -1))
+                first, size = i + 1, 0
+        if first < len(texts):
+            pieces.append((first, len(texts), 0, -1))
+        return pieces
+
+    def _encode_piece(self, list texts, Splitter splitter, Py_ssize_t first, Py_ssize_t last, size_t start,
+                      int64_t limit):
+        """(ids, counts) of one of _pieces; counts: int64[last - first], of each text's ids."""
+        cdef Worker worker = self._worker()
+        cdef bytes text
+        cdef Py_ssize_t i
+        cdef size_t before = 0
+        cdef int64_t[::1] counts = np.empty(last - first, np.int64)
+        for i in range(first, last):
+            text = texts[i]
+            encode_text(&self.model, &worker.work, text, splitter, start, len(text) if limit < 0 else limit)
+            counts[i - first] = worker.work.n_ids - before
+            before = worker.work.n_ids
+        ids = take_array(&worker.work)
+        self._return(worker)
+        return ids, np.asarray(counts)
+
+    # ---- for tests and measurements
 
     def encode_chunk(self, bytes chunk not None):
-        """The ids of one chunk, which is not split and may hold any bytes: b"ababc" -> [257, 99] as in merge_short."""
+        """The ids of one chunk, which is not split and may hold any bytes. Nothing is looked up or kept.
+
+        With merges ab -> 256 and 256 256 -> 257, b"ababc" -> [257, 99].
+        """
         return self._encode_chunk_counted(chunk)[0]
 
     def _encode_chunk_counted(self, bytes chunk not None):
         """encode_chunk, and the number of steps that were taken: how tests see that no chunk takes quadratic time."""
-        cdef Work work
-        memset(&work, 0, sizeof(Work))
-        try:
-            self._encode_chunk(&work, chunk)
-            return self._as_list(&work), work.operations
-        finally:
-            work_free(&work)
+        cdef Worker worker = self._worker()
+        cdef Work *work = &worker.work
+        cdef const uint8_t *pointer = <const uint8_t *> PyBytes_AS_STRING(chunk)
+        cdef size_t n = len(chunk)
+        with nogil:
+            reserve_ids(work, n)
+            work.n_ids = <size_t> merge_chunk(&self.model.merges, &work.scratch, pointer, n, work.ids)
+        result = make_list(self._ints(), work.ids, work.n_ids), work.scratch.operations
+        self._return(worker)
+        return result
+
+    def _encode_chunks(self, bytes kept not None, ends):
+        """The ids of chunks that were found elsewhere, as an array: of each, where it ends in kept."""
+        cdef Worker worker = self._worker()
+        encode_split(&self.model, &worker.work, kept, ends)
+        ids = take_array(&worker.work)
+        self._return(worker)
+        return ids
+
+    def _memory(self):
+        """Bytes held by the caches of the workers that are not at work, and how many workers that are."""
+        cdef Worker worker
+        cdef uint64_t held = 0
+        for worker in self.workers:
+            held += (<uint64_t> 1 << (64 - worker.work.cache.shift)) * sizeof(Entry) * 2 + worker.work.cache.ring_size
+        return held, len(self.workers)

@@ -22,6 +22,7 @@ import numpy as np
 
 cimport cython
 
+from cbpe.chunkkeys cimport INLINE, LONG, hash_bytes, hash_words, inline_head, inline_tail
 from cbpe.splitting.split cimport PAD, Splitter, check_utf8, incomplete_tail, replace_utf8, settled
 
 from cbpe.errors import CorpusTooLargeError
@@ -33,8 +34,6 @@ cdef extern from "platform.h" nogil:
     void cbpe_store64(uint8_t *bytes, uint64_t word)
 
 cdef enum:
-    INLINE = 15                 # the longest chunk that a slot holds itself
-    LONG = 255                  # the length byte of a slot whose chunk is kept aside
     BATCH = 64                  # chunks whose slots are fetched together
     BLOCK = 131072              # bytes split at once: text, ends and tables stay in the second-level cache
     MAX_TEXT = 0xFFFFFF00       # chunk ends are 32 bits wide
@@ -45,37 +44,6 @@ cdef struct Slot:
     uint64_t tail               # bytes 8 to 14 and, on top, the length; of a long one, where it is kept, and LONG
     uint64_t place              # where the chunk was seen first
     uint64_t count              # 0: the slot is empty
-
-
-cdef uint64_t HEAD_MASK[INLINE + 1]
-cdef uint64_t TAIL_MASK[INLINE + 1]
-
-
-cdef void _fill_masks() noexcept:
-    cdef int length
-    for length in range(INLINE + 1):
-        HEAD_MASK[length] = ~(<uint64_t> 0) if length >= 8 else (<uint64_t> 1 << 8 * length) - 1
-        TAIL_MASK[length] = 0 if length <= 8 else (<uint64_t> 1 << 8 * (length - 8)) - 1
-
-
-_fill_masks()
-
-
-@cython.overflowcheck(False)        # hashes wrap around
-cdef inline uint64_t hash_words(uint64_t head, uint64_t tail) noexcept nogil:
-    cdef uint64_t h = head * <uint64_t> 0x9E3779B97F4A7C15
-    h = (h ^ (h >> 32) ^ tail) * <uint64_t> 0xC2B2AE3D27D4EB4F
-    return (h ^ (h >> 29)) * <uint64_t> 0x9E3779B97F4A7C15
-
-
-cdef inline uint64_t hash_bytes(const uint8_t *chunk, size_t length) noexcept nogil:
-    """Eight bytes at a time; the last eight overlap the ones before. length > 15."""
-    cdef uint64_t h = length
-    cdef size_t i = 0
-    while i + 8 < length:
-        h = hash_words(h, cbpe_load64(chunk + i))
-        i += 8
-    return hash_words(h, cbpe_load64(chunk + length - 8))
 
 
 cdef inline uint64_t hash_slot(const Slot *slot) noexcept nogil:
@@ -236,8 +204,8 @@ cdef class ChunkCounter:
                 chunk = text + at
                 at += length
                 if length <= INLINE:
-                    head[i] = cbpe_load64(chunk) & HEAD_MASK[length]
-                    tail[i] = (cbpe_load64(chunk + 8) & TAIL_MASK[length]) | length << 56
+                    head[i] = inline_head(chunk, length)
+                    tail[i] = inline_tail(chunk, length)
                 else:
                     head[i] = hash_bytes(chunk, length)
                     tail[i] = <uint64_t> LONG << 56
