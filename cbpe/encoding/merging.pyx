@@ -35,7 +35,7 @@ n bytes, whatever the model. Why this is exact for every model, hand-made ones t
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from cbpe.errors import CorpusTooLargeError

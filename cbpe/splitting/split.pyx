@@ -2,9 +2,9 @@
 
 A chunk is a match of the pattern; what lies between two matches belongs to no chunk and is dropped, as by
 regex.findall. For the named patterns of patterns.py there are native splitters, which find the same chunks as regex:
-the simple matchers in matchers.h, and for all but o200k's the bit masks of masks.h, for each instruction set in isa.h; the best that the machine
-has is chosen when this module is imported, or the one that the environment names in CBPE_ISA. Any other pattern goes
-through regex itself. A Splitter is one pattern with the way to apply it.
+the simple matchers in matchers.h, and for all but o200k's the bit masks of masks.h, for each instruction set in
+isa.h; the best that the machine has is chosen when this module is imported, or the one that the environment names in
+CBPE_ISA. Any other pattern goes through regex itself. A Splitter is one pattern with the way to apply it.
 
     splitter_for(GPT4_SPLIT_PATTERN).split("I've 1234!")  ->  [b"I", b"'ve", b" ", b"123", b"4", b"!"]
 
