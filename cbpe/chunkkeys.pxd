@@ -37,9 +37,9 @@ cdef inline uint64_t inline_tail(const uint8_t *chunk, uint64_t length) noexcept
 
 @cython.overflowcheck(False)        # hashes wrap around
 cdef inline uint64_t hash_words(uint64_t head, uint64_t tail) noexcept nogil:
-    cdef uint64_t h = head * <uint64_t> 0x9E3779B97F4A7C15
-    h = (h ^ (h >> 32) ^ tail) * <uint64_t> 0xC2B2AE3D27D4EB4F
-    return (h ^ (h >> 29)) * <uint64_t> 0x9E3779B97F4A7C15
+    """All bits of both words reach the top bits, which choose a slot. Five instructions, for there is one a chunk."""
+    cdef uint64_t h = head ^ (tail * <uint64_t> 0x9E3779B97F4A7C15)
+    return (h ^ (h >> 32)) * <uint64_t> 0xC2B2AE3D27D4EB4F
 
 
 cdef inline uint64_t hash_bytes(const uint8_t *chunk, uint64_t length) noexcept nogil:

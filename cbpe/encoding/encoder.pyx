@@ -23,9 +23,8 @@ that is freed at the end of the call. The GIL is released while bytes are split,
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.list cimport PyList_New, PyList_SET_ITEM
-from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_GET_ITEM
+from cpython.list cimport PyList_New
+from cpython.ref cimport Py_INCREF, PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
@@ -56,12 +55,17 @@ from cbpe.encoding.cache cimport (
     in_ring,
     second_line,
 )
-from cbpe.encoding.merging cimport Merges, Scratch, merge_chunk, merges_free, merges_init, resize, scratch_free
+from cbpe.encoding.merging cimport Job, Merges, Scratch, merge_chunk, merge_chunks, merges_free, merges_init, resize, scratch_free
 from cbpe.ids cimport id_t
 from cbpe.pairtable cimport NO_SLOT
 from cbpe.splitting.split cimport PAD, Splitter, find_cut, settled, split_block_fn
 
+cdef extern from "Python.h":
+    PyObject *PyTuple_GET_ITEM(tuple items, Py_ssize_t i)
+    PyObject **PySequence_Fast_ITEMS(list items)
+
 cdef extern from "platform.h" nogil:
+    void cbpe_prefetch(const void *address)
     void cbpe_prefetch_read(const void *address)
     void cbpe_advise_huge(void *memory, size_t bytes)
 
@@ -73,6 +77,7 @@ cdef enum:
     SLACK = 8                   # ids of room beyond those that are written
     SMALL = 1 << 16             # ids that are copied into an array; more of them become the array
     HELD = 1 << 20              # bytes of a buffer that a worker keeps for the next call
+    AHEAD = 16                  # ints that are fetched before they are used
     PIECE = 1 << 18             # bytes of text that are worth another thread
 
 CACHE_BYTES = 48 << 20          # of a worker, at most
@@ -80,7 +85,7 @@ CACHE_BYTES = 48 << 20          # of a worker, at most
 
 # ---- what the encoder knows
 
-cdef struct VocabularyLine:     # of three chunks: their keys and their tokens
+cdef struct VocabularyLine:     # of three chunks: their keys, no two with the same head, and their tokens
     uint64_t head[3]
     uint64_t tail[3]
     id_t ids[4]
@@ -96,7 +101,7 @@ cdef struct Model:
 
 
 cdef void remember(Model *model, const uint8_t *token, uint64_t length, id_t made) noexcept nogil:
-    """Puts a token into the vocabulary, unless its line is full. Reads 16 bytes."""
+    """Puts a token into the vocabulary, unless its line is full or has the head. Reads 16 bytes."""
     cdef uint64_t head = inline_head(token, length)
     cdef uint64_t tail = inline_tail(token, length)
     cdef VocabularyLine *line = model.lines + (hash_words(head, tail) >> model.shift)
@@ -107,6 +112,18 @@ cdef void remember(Model *model, const uint8_t *token, uint64_t length, id_t mad
             line.tail[i] = tail
             line.ids[i] = made
             return
+        if line.head[i] == head:
+            return
+
+
+cdef int remember_proved(Model *model, Job *jobs, uint64_t n, const uint8_t *tokens) except -1 nogil:
+    """Remembers tokens that their bytes give back. jobs: the tokens, of ascending ids; tokens: as in make_vocabulary."""
+    cdef uint64_t i
+    merge_chunks(&model.merges, NULL, jobs, n)
+    for i in range(n):
+        if jobs[i].n_ids == 1 and tokens + 16 * <uint64_t> jobs[i].out[0] == jobs[i].chunk:
+            remember(model, jobs[i].chunk, jobs[i].n, jobs[i].out[0])
+    return 0
 
 
 cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_id) except -1 nogil:
@@ -121,7 +138,9 @@ cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_
     cdef uint8_t *tokens = NULL         # [highest id + 1][16]: up to INLINE bytes, and the length; 0 if it is longer
     cdef uint8_t *left
     cdef uint8_t *right
-    cdef id_t made[INLINE + 1]
+    cdef Job jobs[BATCH]
+    cdef id_t made[BATCH][INLINE + 1]
+    cdef uint64_t n_jobs = 0
     model.shift = 64
     while <uint64_t> 3 << (64 - model.shift) < 2 * n_tokens:
         model.shift -= 1
@@ -154,10 +173,16 @@ cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_
                 continue
             memcpy(token, left, 16)
             memcpy(token + left[15], right, 16)
-            if merge_chunk(merges, NULL, token, length, made) == 1 and made[0] == merges.merged[i]:
-                remember(model, token, length, made[0])
             token[15] = <uint8_t> length
             memcpy(tokens + 16 * <uint64_t> merges.merged[i], token, 16)
+            jobs[n_jobs].chunk = tokens + 16 * <uint64_t> merges.merged[i]
+            jobs[n_jobs].n = length
+            jobs[n_jobs].out = made[n_jobs]
+            n_jobs += 1
+            if n_jobs == BATCH:
+                remember_proved(model, jobs, n_jobs, tokens)
+                n_jobs = 0
+        remember_proved(model, jobs, n_jobs, tokens)
     finally:
         free(tokens)
     return 0
@@ -237,20 +262,20 @@ cdef struct Batch:
     uint64_t hash[BATCH]
     uint64_t first[BATCH]       # what the chunk's ids are, as in an Entry; but if they are APART,
     uint64_t second[BATCH]      # first holds their number and second their address
-    uint32_t start[BATCH]       # where the chunk begins
-    uint32_t length[BATCH]
+    uint32_t start[BATCH + 1]   # where each chunk begins, and where the last one ends
     uint16_t asked[BATCH]       # the chunks that the vocabulary does not have
-    uint16_t apart[BATCH]       # those that the cache has in its ring
     uint16_t missed[BATCH]      # those that have to be merged
-    uint64_t n, n_asked, n_apart, n_missed
+    uint64_t n, n_asked, n_missed
 
 
-cdef inline uint64_t key_batch(const Model *model, Batch *batch, const uint8_t *text, uint64_t begin,
-                               const uint32_t *ends, uint64_t n) noexcept nogil:
-    """Step 1. Ends before a chunk of more than KEPT bytes; returns where the batch ends."""
+cdef inline void key_batch(const Model *model, Batch *batch, const uint8_t *text, const uint32_t *ends,
+                           uint64_t n) noexcept nogil:
+    """Step 1. batch.start[0] is set. The batch ends before a chunk of more than KEPT bytes."""
+    cdef const VocabularyLine *lines = model.lines
+    cdef int shift = model.shift
+    cdef uint32_t begin = batch.start[0]
     cdef uint64_t i, length, head, tail, hash
     cdef const uint8_t *chunk
-    batch.n = n
     for i in range(n):
         chunk = text + begin
         length = ends[i] - begin
@@ -261,103 +286,131 @@ cdef inline uint64_t key_batch(const Model *model, Batch *batch, const uint8_t *
             head = hash_bytes(chunk, length)
             tail = <uint64_t> LONG << 56 | length
         else:
-            batch.n = i
+            n = i
             break
         hash = hash_words(head, tail)
-        cbpe_prefetch_read(model.lines + (hash >> model.shift))
+        cbpe_prefetch_read(lines + (hash >> shift))
         batch.head[i] = head
         batch.tail[i] = tail
         batch.hash[i] = hash
-        batch.start[i] = <uint32_t> begin
-        batch.length[i] = <uint32_t> length
         begin = ends[i]
-    return begin
+        batch.start[i + 1] = begin
+    batch.n = n
 
 
 cdef inline void ask_vocabulary(const Model *model, const Cache *cache, Batch *batch) noexcept nogil:
     """Step 2. No branch depends on what is found: the next chunk that is not overwrites its place in asked."""
+    cdef const VocabularyLine *lines = model.lines
     cdef const VocabularyLine *line
-    cdef uint64_t i, miss0, miss1, miss2
+    cdef int shift = model.shift
+    cdef uint64_t i, j, head
     cdef uint64_t n_asked = 0
     for i in range(batch.n):
-        line = model.lines + (batch.hash[i] >> model.shift)
-        miss0 = (line.head[0] ^ batch.head[i]) | (line.tail[0] ^ batch.tail[i])
-        miss1 = (line.head[1] ^ batch.head[i]) | (line.tail[1] ^ batch.tail[i])
-        miss2 = (line.head[2] ^ batch.head[i]) | (line.tail[2] ^ batch.tail[i])
-        batch.first[i] = <uint64_t> line.ids[(miss1 == 0) + 2 * (miss2 == 0)] | <uint64_t> 1 << 60
+        line = lines + (batch.hash[i] >> shift)
+        head = batch.head[i]
+        j = (line.head[1] == head) + 2 * (line.head[2] == head)
+        batch.first[i] = line.ids[j] | <uint64_t> 1 << 60
         batch.asked[n_asked] = <uint16_t> i
-        n_asked += (miss0 != 0) & (miss1 != 0) & (miss2 != 0)
-    for i in range(n_asked):
-        cbpe_prefetch_read(cache.lines + first_line(cache, batch.hash[batch.asked[i]]))
-        cbpe_prefetch_read(cache.lines + second_line(cache, batch.hash[batch.asked[i]]))
+        n_asked += ((line.head[j] ^ head) | (line.tail[j] ^ batch.tail[i])) != 0
+    for j in range(n_asked):
+        i = batch.asked[j]
+        cbpe_prefetch_read(cache.lines + first_line(cache, batch.hash[i]))
+        cbpe_prefetch_read(cache.lines + second_line(cache, batch.hash[i]))
     batch.n_asked = n_asked
 
 
 cdef inline void ask_cache(const Cache *cache, Batch *batch, const uint8_t *text) noexcept nogil:
     """Step 3."""
     cdef const Entry *entry
-    cdef const Entry *apart[BATCH]
+    cdef const Entry *apart[BATCH]      # entries whose ids are in the ring, and their chunks
+    cdef uint16_t apart_chunk[BATCH]
     cdef const id_t *ids
     cdef uint64_t i, j
-    batch.n_apart = batch.n_missed = 0
+    cdef uint64_t n_apart = 0
+    cdef uint64_t n_missed = 0
     for j in range(batch.n_asked):
         i = batch.asked[j]
         entry = find_in(cache.lines + first_line(cache, batch.hash[i]), batch.head[i], batch.tail[i])
         if entry == NULL:
             entry = find_in(cache.lines + second_line(cache, batch.hash[i]), batch.head[i], batch.tail[i])
         if entry == NULL:
-            batch.missed[batch.n_missed] = <uint16_t> i
-            batch.n_missed += 1
+            batch.missed[n_missed] = <uint16_t> i
+            n_missed += 1
             continue
         batch.first[i] = entry.first
         batch.second[i] = entry.second
         if entry.first >> 60 == APART:
             cbpe_prefetch_read(in_ring(cache, entry.first))
-            apart[batch.n_apart] = entry
-            batch.apart[batch.n_apart] = <uint16_t> i
-            batch.n_apart += 1
-    for j in range(batch.n_apart):
-        i = batch.apart[j]
-        ids = find_apart(cache, apart[j], text + batch.start[i], batch.length[i])
+            apart[n_apart] = entry
+            apart_chunk[n_apart] = <uint16_t> i
+            n_apart += 1
+    for j in range(n_apart):
+        i = apart_chunk[j]
+        ids = find_apart(cache, apart[j], text + batch.start[i], batch.start[i + 1] - batch.start[i])
         if ids == NULL:
-            batch.missed[batch.n_missed] = <uint16_t> i
-            batch.n_missed += 1
+            batch.missed[n_missed] = <uint16_t> i
+            n_missed += 1
         else:
             batch.first[i] = <uint64_t> APART << 60 | apart[j].second
             batch.second[i] = <uint64_t> ids
+    batch.n_missed = n_missed
 
 
 cdef int merge_missed(const Model *model, Work *work, Batch *batch, const uint8_t *text) except -1 nogil:
     """Step 4."""
+    cdef Job jobs[BATCH]
     cdef id_t *made = work.made
     cdef uint64_t i, j, n
     for j in range(batch.n_missed):
         i = batch.missed[j]
-        n = <uint64_t> merge_chunk(&model.merges, &work.scratch, text + batch.start[i], batch.length[i], made)
-        if n > model.most_inline or batch.length[i] > INLINE:
+        jobs[j].chunk = text + batch.start[i]
+        jobs[j].n = batch.start[i + 1] - batch.start[i]
+        jobs[j].out = made
+        made += jobs[j].n
+    merge_chunks(&model.merges, &work.scratch, jobs, batch.n_missed)
+    for j in range(batch.n_missed):
+        i = batch.missed[j]
+        n = jobs[j].n_ids
+        made = jobs[j].out
+        if n > model.most_inline or batch.tail[i] >> 56 == LONG:
             batch.first[i] = <uint64_t> APART << 60 | n
             batch.second[i] = <uint64_t> made
         elif model.wide:
             batch.first[i] = n << 60 | made[0]
             batch.second[i] = (<uint64_t> made[2] << 32 if n > 2 else 0) | (made[1] if n > 1 else 0)
         else:
-            memset(made + n, 0, (MOST_INLINE - n) * sizeof(id_t))
-            batch.first[i] = n << 60 | made[0] | <uint64_t> made[1] << 20 | <uint64_t> made[2] << 40
-            batch.second[i] = made[3] | <uint64_t> made[4] << 20 | <uint64_t> made[5] << 40
-        made += n
+            batch.first[i] = n << 60 | made[0]
+            batch.second[i] = 0
+            if n > 1:
+                batch.first[i] |= <uint64_t> made[1] << 20
+            if n > 2:
+                batch.first[i] |= <uint64_t> made[2] << 40
+            if n > 3:
+                batch.second[i] = made[3]
+            if n > 4:
+                batch.second[i] |= <uint64_t> made[4] << 20
+            if n > 5:
+                batch.second[i] |= <uint64_t> made[5] << 40
     return 0
 
 
 cdef inline id_t *write_batch(const Batch *batch, id_t *out, bint wide) noexcept nogil:
-    """Step 5. Writes all ids of an entry that usually are there, and then goes on behind those that are."""
+    """Step 5. Writes the ids that an entry may have, and then goes on behind those that it has."""
     cdef uint64_t i, first, second, n
     for i in range(batch.n):
         first = batch.first[i]
         n = first >> 60
-        if n == APART:
-            n = first & 0xFFFF
-            memcpy(out, <const id_t *> batch.second[i], n * sizeof(id_t))
-        elif wide:
+        if n > 3:
+            second = batch.second[i]
+            if n == APART:
+                n = first & 0xFFFF
+                memcpy(out, <const id_t *> second, n * sizeof(id_t))
+                out += n
+                continue
+            out[3] = second & 0xFFFFF
+            out[4] = second >> 20 & 0xFFFFF
+            out[5] = second >> 40 & 0xFFFFF
+        if wide:
             second = batch.second[i]
             out[0] = <id_t> first
             out[1] = <id_t> second
@@ -366,11 +419,6 @@ cdef inline id_t *write_batch(const Batch *batch, id_t *out, bint wide) noexcept
             out[0] = first & 0xFFFFF
             out[1] = first >> 20 & 0xFFFFF
             out[2] = first >> 40 & 0xFFFFF
-            if n > 3:
-                second = batch.second[i]
-                out[3] = second & 0xFFFFF
-                out[4] = second >> 20 & 0xFFFFF
-                out[5] = second >> 40 & 0xFFFFF
         out += n
     return out
 
@@ -400,7 +448,7 @@ cdef int keep_missed(Work *work, Batch *batch, const uint8_t *text) except -1 no
         else:
             entry.second = entry.first & 0xFFFF
             cache_insert_apart(&work.cache, batch.hash[i], &entry, <const id_t *> batch.second[i],
-                               text + batch.start[i], batch.length[i])
+                               text + batch.start[i], batch.start[i + 1] - batch.start[i])
     return 0
 
 
@@ -408,9 +456,11 @@ cdef int encode_chunks(const Model *model, Work *work, const uint8_t *text, cons
                        size_t n_ends) except -1 nogil:
     """Encodes chunks that lie end to end. 16 bytes behind the last one's first byte are read, whatever its length."""
     cdef Batch batch
-    cdef uint64_t at = 0, begin = 0, end, before
+    cdef uint64_t at = 0, begin, end, before
+    batch.start[0] = 0
     while at < n_ends:
-        end = key_batch(model, &batch, text, begin, ends + at, min(<uint64_t> BATCH, n_ends - at))
+        key_batch(model, &batch, text, ends + at, min(<uint64_t> BATCH, n_ends - at))
+        begin, end = batch.start[0], batch.start[batch.n]
         if batch.n == 0:                        # a long chunk
             end = ends[at]
             reserve_ids(work, end - begin)
@@ -420,7 +470,7 @@ cdef int encode_chunks(const Model *model, Work *work, const uint8_t *text, cons
                 work.count += work.n_ids - before
                 work.n_ids = before
             at += 1
-            begin = end
+            batch.start[0] = <uint32_t> end
             continue
         ask_vocabulary(model, &work.cache, &batch)
         ask_cache(&work.cache, &batch, text)
@@ -437,7 +487,7 @@ cdef int encode_chunks(const Model *model, Work *work, const uint8_t *text, cons
         if batch.n_missed:
             keep_missed(work, &batch, text)
         at += batch.n
-        begin = end
+        batch.start[0] = <uint32_t> end
     return 0
 
 
@@ -575,16 +625,22 @@ cdef take_array(Work *work):
 
 cdef list make_list(tuple ints, const id_t *ids, size_t n):
     """ids as a list. ints: the ints of all ids from 0, or None."""
-    cdef list made = PyList_New(n)
+    cdef list made = PyList_New(n)      # all NULL
+    cdef PyObject **items = PySequence_Fast_ITEMS(made)
     cdef object value
     cdef size_t i
-    for i in range(n):
-        if ints is not None:
-            value = <object> PyTuple_GET_ITEM(ints, ids[i])
-        else:
+    if ints is None:
+        for i in range(n):
             value = ids[i]
-        Py_INCREF(value)                # PyList_SET_ITEM takes a reference over
-        PyList_SET_ITEM(made, i, value)
+            Py_INCREF(value)
+            items[i] = <PyObject *> value
+        return made
+    cbpe_advise_huge(items, n * sizeof(PyObject *))
+    for i in range(n):
+        if i + AHEAD < n:               # the ints of a large vocabulary do not fit in the second-level cache
+            cbpe_prefetch(PyTuple_GET_ITEM(ints, ids[i + AHEAD]))
+        items[i] = PyTuple_GET_ITEM(ints, ids[i])
+        Py_INCREF(<object> items[i])
     return made
 
 

@@ -7,7 +7,7 @@ from cbpe.pairtable cimport PairTable
 
 
 cdef enum:
-    PACKED = 62                 # bytes of a chunk that merge_packed takes
+    PACKED = 62                 # bytes of a chunk that merge_lanes takes
     END = 0xFFFFF               # stands before the first token and behind the last: no id of a packed model
 
 
@@ -18,7 +18,7 @@ cdef struct Merges:
     id_t *merged                # [n], the id that slot's merge makes, ascending
     uint32_t n
     bint ids_differ             # no two merges make the same id
-    bint is_packed              # merge_packed may be taken: what follows is there
+    bint is_packed              # merge_lanes may be taken: what follows is there
     id_t byte_ids[256]
     int32_t *byte_packed        # [256 * 256], the id that two bytes make << 6, or NONE
     uint16_t *shifts            # of the perfect hash of pairs, by the hash's top bits
@@ -55,10 +55,19 @@ cdef struct Scratch:
     uint32_t *newest            # by slot, the youngest run: true if that run exists and has this slot
 
 
+# A chunk to be merged.
+cdef struct Job:
+    const uint8_t *chunk
+    uint64_t n
+    id_t *out                   # room for n ids
+    uint64_t n_ids              # the answer
+
+
 cdef int merges_init(Merges *merges, const uint32_t *pairs, const uint32_t *ids, const int64_t *by_id, size_t m,
                      const uint8_t *byte_ids) except -1
 cdef void merges_free(Merges *merges) noexcept nogil
 cdef void scratch_free(Scratch *work) noexcept nogil
 cdef int64_t merge_chunk(const Merges *merges, Scratch *work, const uint8_t *chunk, size_t n,
                          id_t *out) except -1 nogil
+cdef int merge_chunks(const Merges *merges, Scratch *work, Job *jobs, uint64_t n_jobs) except -1 nogil
 cdef int resize(void **array, size_t n, size_t size) except -1 nogil

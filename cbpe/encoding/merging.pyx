@@ -43,7 +43,11 @@ from cbpe.errors import CorpusTooLargeError
 from cbpe.ids cimport NO_ID, id_t, pair_key
 from cbpe.pairtable cimport NO_SLOT, pairtable_find, pairtable_free, pairtable_init, pairtable_insert
 
+cdef extern from "platform.h" nogil:
+    void cbpe_prefetch_read(const void *address)
+
 cdef enum:
+    LANES = 16                  # chunks that are merged at a time
     SHORT = 32                  # bytes of a chunk that is scanned if its model is not packed; beyond it, runs win
     MAX_CHUNK = 0x7FFFFFFF      # bytes of a chunk: positions leave the top bit free
     RUN = 0x80000000            # the top bit: a link that leads to a run, not to a position
@@ -243,11 +247,25 @@ cdef bint place(Merges *merges, const uint64_t *keys, const uint32_t *members, u
 
 # ---- chunks of up to PACKED bytes, of models in which every merge makes an id above those it joins
 
-cdef inline int32_t packed_rank(const Merges *merges, uint64_t left, uint64_t right, uint32_t position) noexcept nogil:
-    """id << 6 | position of the merge of two tokens, or NONE."""
-    cdef uint64_t pair = left << 20 | right
+cdef struct Lane:
+    # Token i, from 1 to n, and the word id << 6 | i of its merge with the token behind it, or NONE
+    int32_t ranks[PACKED + 2]
+    id_t tokens[PACKED + 2]
+    uint8_t after[PACKED + 2]   # the tokens' neighbours
+    uint8_t before[PACKED + 2]
+    Job *job
+    uint32_t n_eights           # eights of ranks that are looked at
+    uint32_t here, previous     # the tokens whose merges change in this round,
+    uint64_t here_pair, previous_pair       # the pairs they form now,
+    uint64_t here_home, previous_home       # and where the entries of these are
+
+
+cdef inline uint64_t entry_of(const Merges *merges, uint64_t pair) noexcept nogil:
     cdef uint64_t hash = pair * merges.multiplier
-    cdef uint64_t entry = merges.entries[unshifted(merges, hash) ^ merges.shifts[bucket_of(merges, hash)]]
+    return unshifted(merges, hash) ^ merges.shifts[bucket_of(merges, hash)]
+
+
+cdef inline int32_t packed_rank(uint64_t entry, uint64_t pair, uint32_t position) noexcept nogil:
     cdef int32_t rank = <int32_t> ((entry & 0xFFFFF) << 6 | position)
     return rank if entry >> 20 == pair else NONE
 
@@ -257,57 +275,104 @@ cdef inline int32_t lowest_of_8(const int32_t *ranks) noexcept nogil:
                min(min(ranks[4], ranks[5]), min(ranks[6], ranks[7])))
 
 
-cdef uint32_t merge_packed(const Merges *merges, const uint8_t *chunk, uint32_t n, id_t *out) noexcept nogil:
-    """Writes the chunk's ids to out, which has room for n, and returns their number. 1 <= n <= PACKED.
-
-    Token i, from 1 to n, has the word id << 6 | i of the merge with the token behind it; so the lowest word says which
-    pair has its turn and where it stands first. One pair is merged at a time, which is the rule as well: what a merge
-    makes is above all that was there, so nothing that comes into being goes before the pair's other occurrences.
-    """
-    cdef int32_t ranks[PACKED + 2]
-    cdef uint64_t tokens[PACKED + 2]
-    cdef uint8_t after[PACKED + 2]
-    cdef uint8_t before[PACKED + 2]
-    cdef uint32_t n_eights = (n >> 3) + 1
-    cdef uint32_t i, here, next, previous
-    cdef int32_t lowest
-    cdef uint64_t made
-    for i in range(8 * n_eights):
-        ranks[i] = NONE
+cdef inline void enter_lane(const Merges *merges, Lane *lane, Job *job) noexcept nogil:
+    cdef const uint8_t *chunk = job.chunk
+    cdef uint32_t n = <uint32_t> job.n
+    cdef uint32_t i
+    cdef int32_t rank
+    lane.job = job
+    lane.n_eights = (n >> 3) + 1
+    lane.tokens[0] = lane.tokens[n + 1] = END
+    lane.tokens[1] = merges.byte_ids[chunk[0]]
+    lane.ranks[0] = NONE
     for i in range(1, n):
-        lowest = merges.byte_packed[<uint32_t> chunk[i - 1] << 8 | chunk[i]]
-        ranks[i] = lowest | <int32_t> (i if lowest != NONE else 0)
+        rank = merges.byte_packed[<uint32_t> chunk[i - 1] << 8 | chunk[i]]
+        lane.ranks[i] = rank | <int32_t> (i if rank != NONE else 0)
+        lane.tokens[i + 1] = merges.byte_ids[chunk[i]]
+    for i in range(n, 8 * lane.n_eights):
+        lane.ranks[i] = NONE
     for i in range(n + 2):
-        after[i] = <uint8_t> (i + 1)
-        before[i] = <uint8_t> (i - 1)
-    for i in range(n):
-        tokens[i + 1] = merges.byte_ids[chunk[i]]
-    tokens[0] = tokens[n + 1] = END
-    before[0] = 0
-    while True:
-        lowest = lowest_of_8(ranks)
-        for i in range(1, n_eights):
-            lowest = min(lowest, lowest_of_8(ranks + 8 * i))
-        if lowest == NONE:
-            break
-        here = lowest & 63
-        made = <uint64_t> lowest >> 6
-        next = after[here]
-        ranks[next] = NONE
-        next = after[next]
-        previous = before[here]
-        after[here] = <uint8_t> next
-        before[next] = <uint8_t> here
-        tokens[here] = made
-        ranks[here] = packed_rank(merges, made, tokens[next], here)
-        ranks[previous] = packed_rank(merges, tokens[previous], made, previous)
-    i = 0
-    here = 1
-    while here <= n:
-        out[i] = <id_t> tokens[here]
-        i += 1
-        here = after[here]
-    return i
+        lane.after[i] = <uint8_t> (i + 1)
+        lane.before[i] = <uint8_t> (i - 1)
+    lane.before[0] = 0
+
+
+cdef inline bint begin_round(const Merges *merges, Lane *lane) noexcept nogil:
+    """Merges the pair whose turn it is and asks for the entries of the two pairs that this makes; false if done."""
+    cdef uint32_t i, here, next
+    cdef int32_t lowest = lowest_of_8(lane.ranks)
+    cdef id_t made
+    for i in range(1, lane.n_eights):
+        lowest = min(lowest, lowest_of_8(lane.ranks + 8 * i))
+    if lowest == NONE:
+        return False
+    here = lowest & 63
+    made = <id_t> lowest >> 6
+    next = lane.after[here]
+    lane.ranks[next] = NONE
+    next = lane.after[next]
+    lane.after[here] = <uint8_t> next
+    lane.before[next] = <uint8_t> here
+    lane.tokens[here] = made
+    lane.here = here
+    lane.previous = lane.before[here]
+    lane.here_pair = <uint64_t> made << 20 | lane.tokens[next]
+    lane.previous_pair = <uint64_t> lane.tokens[lane.previous] << 20 | made
+    lane.here_home = entry_of(merges, lane.here_pair)
+    lane.previous_home = entry_of(merges, lane.previous_pair)
+    cbpe_prefetch_read(merges.entries + lane.here_home)
+    cbpe_prefetch_read(merges.entries + lane.previous_home)
+    return True
+
+
+cdef inline void end_round(const Merges *merges, Lane *lane) noexcept nogil:
+    lane.ranks[lane.here] = packed_rank(merges.entries[lane.here_home], lane.here_pair, lane.here)
+    lane.ranks[lane.previous] = packed_rank(merges.entries[lane.previous_home], lane.previous_pair, lane.previous)
+
+
+cdef inline void leave_lane(Lane *lane) noexcept nogil:
+    """Writes the answer."""
+    cdef Job *job = lane.job
+    cdef uint32_t here = 1
+    cdef uint64_t n_ids = 0
+    while here <= job.n:
+        job.out[n_ids] = lane.tokens[here]
+        n_ids += 1
+        here = lane.after[here]
+    job.n_ids = n_ids
+
+
+cdef void merge_lanes(const Merges *merges, Job *jobs, uint64_t n_jobs) noexcept nogil:
+    """Merges chunks of 1 to PACKED bytes, LANES of them at a time, a step of each in turn.
+
+    The lowest word of a lane says which pair has its turn and where it stands first. One pair is merged at a time,
+    which is the rule as well: what a merge makes is above all that was there, so no pair that comes into being goes
+    before the other occurrences of this one. Of a chunk alone, each round would wait for what the one before it has
+    looked up; with many at hand, the look-ups of all are under way at once.
+    """
+    cdef Lane lanes[LANES]
+    cdef uint32_t active[LANES]
+    cdef uint32_t i, n_left
+    cdef uint32_t n_active = <uint32_t> min(<uint64_t> LANES, n_jobs)
+    cdef uint64_t n_begun = n_active
+    for i in range(n_active):
+        enter_lane(merges, &lanes[i], &jobs[i])
+        active[i] = i
+    while n_active > 0:
+        n_left = 0
+        for i in range(n_active):
+            active[n_left] = active[i]
+            n_left += 1
+            while not begin_round(merges, &lanes[active[i]]):
+                leave_lane(&lanes[active[i]])
+                if n_begun == n_jobs:
+                    n_left -= 1
+                    break
+                enter_lane(merges, &lanes[active[i]], &jobs[n_begun])
+                n_begun += 1
+        n_active = n_left
+        for i in range(n_active):
+            end_round(merges, &lanes[active[i]])
 
 
 # ---- short chunks of the other models
@@ -598,13 +663,31 @@ cdef int64_t merge_long(const Merges *merges, Scratch *work, const uint8_t *chun
 
 # ---- any chunk
 
+cdef int merge_chunks(const Merges *merges, Scratch *work, Job *jobs, uint64_t n_jobs) except -1 nogil:
+    """Answers the jobs. work may be NULL if all chunks have up to PACKED bytes and the model is packed."""
+    cdef uint64_t i = 0
+    cdef uint64_t first
+    while i < n_jobs:
+        first = i
+        while i < n_jobs and merges.is_packed and 1 <= jobs[i].n <= PACKED:
+            i += 1
+        merge_lanes(merges, jobs + first, i - first)
+        if i < n_jobs:
+            jobs[i].n_ids = <uint64_t> merge_chunk(merges, work, jobs[i].chunk, jobs[i].n, jobs[i].out)
+            i += 1
+    return 0
+
+
 cdef int64_t merge_chunk(const Merges *merges, Scratch *work, const uint8_t *chunk, size_t n,
                          id_t *out) except -1 nogil:
     """Writes the chunk's ids to out, which has room for n, and returns their number."""
+    cdef Job job
     if n == 0:
         return 0
     if n <= PACKED and merges.is_packed:
-        return merge_packed(merges, chunk, <uint32_t> n, out)
+        job.chunk, job.n, job.out = chunk, n, out
+        merge_lanes(merges, &job, 1)
+        return <int64_t> job.n_ids
     if n <= SHORT and merges.ids_differ:
         return merge_short(merges, chunk, <uint32_t> n, out)
     return merge_long(merges, work, chunk, n, out)
