@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -100,9 +101,7 @@ hand_made = st.dictionaries(
     st.sampled_from([97, 99, 256, 257, 258, 2**20, 2**20 + 1, 2**32 - 2]),
     max_size=16,
 )
-ascending = st.builds(
-    lambda seed, n: trained_merges(seed, "abc", n), st.integers(0, 50), st.integers(0, 40)
-)
+ascending = st.builds(lambda seed, n: trained_merges(seed, "abc", n), st.integers(0, 50), st.integers(0, 40))
 
 
 @settings(max_examples=150, deadline=None)
@@ -187,7 +186,7 @@ def as_lists(encoded: tuple[np.ndarray, np.ndarray]) -> list[list[int]]:
     assert offsets.dtype == np.int64
     assert offsets[0] == 0
     assert offsets[-1] == len(ids)
-    return [ids[a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [ids[a:b].tolist() for a, b in pairwise(offsets)]
 
 
 def batches() -> dict[str, list[bytes]]:
@@ -197,6 +196,7 @@ def batches() -> dict[str, list[bytes]]:
         "no texts": [],
         "empty texts": [b"", b"", b""],
         "short texts": ["".join(words(generator, 3)).encode() for _ in range(300)],
+        "long chunks at the ends of texts": [b"", b"ab" * 200, b"", b"", b"c", b"ab " + b"a" * 256, b"ab" * 200, b""],
         "a long text": [(line * 100_000).encode()],
         "a long text among short ones": [b"a b", b"", (line * 80_000).encode(), b"c", (line * 60_000).encode(), b""],
         "newlines before every cut": ["".join("ab" + "\n" * (i % 4) + "c" for i in range(400_000)).encode()],

@@ -55,7 +55,17 @@ from cbpe.encoding.cache cimport (
     in_ring,
     second_line,
 )
-from cbpe.encoding.merging cimport Job, Merges, Scratch, merge_chunk, merge_chunks, merges_free, merges_init, resize, scratch_free
+from cbpe.encoding.merging cimport (
+    Job,
+    Merges,
+    Scratch,
+    merge_chunk,
+    merge_chunks,
+    merges_free,
+    merges_init,
+    resize,
+    scratch_free,
+)
 from cbpe.ids cimport id_t
 from cbpe.pairtable cimport NO_SLOT
 from cbpe.splitting.split cimport PAD, Splitter, find_cut, settled, split_block_fn
@@ -76,6 +86,7 @@ cdef enum:
     MAX_BLOCK = 0x7FFFFFFF      # bytes of a chunk that can be encoded
     SLACK = 8                   # ids of room beyond those that are written
     SMALL = 1 << 16             # ids that are copied into an array; more of them become the array
+    GATHERED = 1024             # texts that are laid into a block together, at most
     HELD = 1 << 20              # bytes of a buffer that a worker keeps for the next call
     AHEAD = 16                  # ints that are fetched before they are used
     PIECE = 1 << 18             # bytes of text that are worth another thread
@@ -117,7 +128,7 @@ cdef void remember(Model *model, const uint8_t *token, uint64_t length, id_t mad
 
 
 cdef int remember_proved(Model *model, Job *jobs, uint64_t n, const uint8_t *tokens) except -1 nogil:
-    """Remembers tokens that their bytes give back. jobs: the tokens, of ascending ids; tokens: as in make_vocabulary."""
+    """Remembers the tokens that their bytes give back. jobs: the tokens; tokens: as in make_vocabulary."""
     cdef uint64_t i
     merge_chunks(&model.merges, NULL, jobs, n)
     for i in range(n):
@@ -394,10 +405,10 @@ cdef int merge_missed(const Model *model, Work *work, Batch *batch, const uint8_
     return 0
 
 
-cdef inline id_t *write_batch(const Batch *batch, id_t *out, bint wide) noexcept nogil:
-    """Step 5. Writes the ids that an entry may have, and then goes on behind those that it has."""
+cdef inline id_t *write_batch(const Batch *batch, uint64_t begin, uint64_t end, id_t *out, bint wide) noexcept nogil:
+    """Step 5, for chunks begin to end. Writes the ids an entry may have, and then goes on behind those that it has."""
     cdef uint64_t i, first, second, n
-    for i in range(batch.n):
+    for i in range(begin, end):
         first = batch.first[i]
         n = first >> 60
         if n > 3:
@@ -421,6 +432,14 @@ cdef inline id_t *write_batch(const Batch *batch, id_t *out, bint wide) noexcept
             out[2] = first >> 40 & 0xFFFFF
         out += n
     return out
+
+
+cdef inline void write_some(const Model *model, Work *work, const Batch *batch, uint64_t begin,
+                            uint64_t end) noexcept nogil:
+    if model.wide:
+        work.n_ids = write_batch(batch, begin, end, work.ids + work.n_ids, True) - work.ids
+    else:
+        work.n_ids = write_batch(batch, begin, end, work.ids + work.n_ids, False) - work.ids
 
 
 cdef inline uint64_t count_batch(const Batch *batch) noexcept nogil:
@@ -452,11 +471,16 @@ cdef int keep_missed(Work *work, Batch *batch, const uint8_t *text) except -1 no
     return 0
 
 
-cdef int encode_chunks(const Model *model, Work *work, const uint8_t *text, const uint32_t *ends,
-                       size_t n_ends) except -1 nogil:
-    """Encodes chunks that lie end to end. 16 bytes behind the last one's first byte are read, whatever its length."""
+cdef int encode_chunks(const Model *model, Work *work, const uint8_t *text, const uint32_t *ends, size_t n_ends,
+                       const uint32_t *borders, int64_t *positions, size_t n_borders) except -1 nogil:
+    """Encodes chunks that lie end to end. 16 bytes behind the last one's first byte are read, whatever its length.
+
+    borders: numbers of chunks, ascending; the number of ids there are once so many are encoded goes to positions. None
+    where ids are only counted.
+    """
     cdef Batch batch
-    cdef uint64_t at = 0, begin, end, before
+    cdef uint64_t at = 0, begin, end, before, written
+    cdef size_t border = 0
     batch.start[0] = 0
     while at < n_ends:
         key_batch(model, &batch, text, ends + at, min(<uint64_t> BATCH, n_ends - at))
@@ -471,6 +495,9 @@ cdef int encode_chunks(const Model *model, Work *work, const uint8_t *text, cons
                 work.n_ids = before
             at += 1
             batch.start[0] = <uint32_t> end
+            while border < n_borders and borders[border] <= at:
+                positions[border] = work.n_ids if borders[border] == at else before
+                border += 1
             continue
         ask_vocabulary(model, &work.cache, &batch)
         ask_cache(&work.cache, &batch, text)
@@ -480,14 +507,21 @@ cdef int encode_chunks(const Model *model, Work *work, const uint8_t *text, cons
             work.count += count_batch(&batch)
         else:
             reserve_ids(work, end - begin)
-            if model.wide:
-                work.n_ids = write_batch(&batch, work.ids + work.n_ids, True) - work.ids
-            else:
-                work.n_ids = write_batch(&batch, work.ids + work.n_ids, False) - work.ids
+            written = 0
+            while border < n_borders and borders[border] <= at + batch.n:
+                before = borders[border] - at
+                write_some(model, work, &batch, written, before)
+                positions[border] = work.n_ids
+                border += 1
+                written = before
+            write_some(model, work, &batch, written, batch.n)
         if batch.n_missed:
             keep_missed(work, &batch, text)
         at += batch.n
         batch.start[0] = <uint32_t> end
+    while border < n_borders:               # there were no chunks
+        positions[border] = work.n_ids
+        border += 1
     return 0
 
 
@@ -497,6 +531,13 @@ cdef int reserve_block(Work *work, size_t size) except -1 nogil:
     if size > work.block_capacity:
         resize(<void **> &work.block, size, 1)
         work.block_capacity = size
+    return 0
+
+
+cdef int reserve_ends(Work *work, size_t size) except -1 nogil:
+    if size + PAD > work.ends_capacity:
+        resize(<void **> &work.ends, size + PAD, sizeof(uint32_t))
+        work.ends_capacity = size + PAD
     return 0
 
 
@@ -524,9 +565,7 @@ cdef int64_t encode_native(const Model *model, Work *work, split_block_fn split,
             memcpy(work.block, piece, size)
             memset(work.block + size, 0, PAD)
             piece = work.block
-        if size + PAD > work.ends_capacity:
-            resize(<void **> &work.ends, size + PAD, sizeof(uint32_t))
-            work.ends_capacity = size + PAD
+        reserve_ends(work, size)
         n_ends = split(piece, size, work.ends)
         if n_ends < 0:
             return -2 - (<int64_t> start - 1 - n_ends)
@@ -545,9 +584,51 @@ cdef int64_t encode_native(const Model *model, Work *work, split_block_fn split,
                     )
             continue
         block = BLOCK
-        encode_chunks(model, work, piece, work.ends, <size_t> n_ends)
+        encode_chunks(model, work, piece, work.ends, <size_t> n_ends, NULL, NULL, 0)
         start += work.ends[n_ends - 1]
     return <int64_t> limit
+
+
+cdef int64_t encode_texts(const Model *model, Work *work, split_block_fn split, const uint8_t **texts,
+                          const size_t *sizes, size_t n_texts, int64_t *positions) except? -1 nogil:
+    """Encodes texts one after another; returns their number, or -2 - that of the first that is not UTF-8.
+
+    positions: for each text, the number of ids there are when it is encoded. Short texts are laid end to end in a
+    block and split one by one, so that their chunks fill batches together: 88,000 lines of 57 bytes take half the time.
+    """
+    cdef uint32_t borders[GATHERED]
+    cdef size_t first = 0
+    cdef size_t last, i, j, size, n_ends, start
+    cdef int64_t found
+    while first < n_texts:
+        if sizes[first] > BLOCK:
+            if encode_native(model, work, split, texts[first], sizes[first], 0, sizes[first]) < 0:
+                return -2 - <int64_t> first
+            positions[first] = work.n_ids
+            first += 1
+            continue
+        reserve_block(work, BLOCK + PAD)
+        reserve_ends(work, BLOCK)
+        last = first
+        size = 0
+        while last < n_texts and last - first < GATHERED and size + sizes[last] <= BLOCK:
+            memcpy(work.block + size, texts[last], sizes[last])
+            size += sizes[last]
+            last += 1
+        memset(work.block + size, 0, PAD)
+        start = n_ends = 0
+        for i in range(first, last):
+            found = split(work.block + start, sizes[i], work.ends + n_ends)
+            if found < 0:
+                return -2 - <int64_t> i
+            for j in range(n_ends, n_ends + <size_t> found):
+                work.ends[j] += <uint32_t> start
+            start += sizes[i]
+            n_ends += <size_t> found
+            borders[i - first] = <uint32_t> n_ends
+        encode_chunks(model, work, work.block, work.ends, n_ends, borders, positions + first, last - first)
+        first = last
+    return <int64_t> n_texts
 
 
 cdef int encode_split(const Model *model, Work *work, bytes kept, ends) except -1:
@@ -563,7 +644,7 @@ cdef int encode_split(const Model *model, Work *work, bytes kept, ends) except -
             reserve_block(work, n + PAD)
             memcpy(work.block, pointer, n)
             memset(work.block + n, 0, PAD)
-            encode_chunks(model, work, work.block, &view[0], view.shape[0])
+            encode_chunks(model, work, work.block, &view[0], view.shape[0], NULL, NULL, 0)
     return 0
 
 
@@ -660,7 +741,8 @@ cdef class Encoder:
     """
     cdef Model model
     cdef id_t highest
-    cdef tuple ints             # the int of every id, shared by all lists made; None until a list is
+    cdef tuple ints             # the int of every id, shared by all lists; None before they are worth their making
+    cdef uint64_t n_listed      # ids in lists before that
     cdef list workers           # those not at work
     cdef uint64_t cache_bytes
 
@@ -710,10 +792,12 @@ cdef class Encoder:
         worker.tidy()
         self.workers.append(worker)
 
-    cdef tuple _ints(self):
-        """None if there would be many more ints than tokens."""
+    cdef tuple _ints(self, size_t n):
+        """The ints of all ids, for lists of n ids. None if there are none, and to make them would take longer."""
         if self.ints is None and self.highest < 4 * (<uint64_t> self.model.merges.n + 256):
-            self.ints = tuple(range(<uint64_t> self.highest + 1))
+            self.n_listed += n
+            if self.n_listed > self.highest // 4:
+                self.ints = tuple(range(<uint64_t> self.highest + 1))
         return self.ints
 
     def encode(self, bytes text not None, Splitter splitter not None, num_threads=1):
@@ -723,7 +807,7 @@ cdef class Encoder:
             return self.encode_batch([text], splitter, num_threads)[0]
         worker = self._worker()
         encode_text(&self.model, &worker.work, text, splitter, 0, len(text))
-        ids = make_list(self._ints(), worker.work.ids, worker.work.n_ids)
+        ids = make_list(self._ints(worker.work.n_ids), worker.work.ids, worker.work.n_ids)
         self._return(worker)
         return ids
 
@@ -778,7 +862,7 @@ cdef class Encoder:
         ids, offsets = self.encode_batch_to_numpy(texts, splitter, num_threads)
         starts = offsets
         lists = []
-        ints = self._ints()
+        ints = self._ints(len(ids))
         PyObject_GetBuffer(ids, &view, PyBUF_WRITABLE)
         try:
             for i in range(starts.shape[0] - 1):
@@ -833,16 +917,35 @@ cdef class Encoder:
         cdef Worker worker = self._worker()
         cdef bytes text
         cdef Py_ssize_t i
-        cdef size_t before = 0
-        cdef int64_t[::1] counts = np.empty(last - first, np.int64)
-        for i in range(first, last):
-            text = texts[i]
-            encode_text(&self.model, &worker.work, text, splitter, start, len(text) if limit < 0 else limit)
-            counts[i - first] = worker.work.n_ids - before
-            before = worker.work.n_ids
+        cdef size_t n = last - first
+        cdef int64_t done
+        cdef const uint8_t **pointers = NULL
+        cdef size_t *sizes = NULL
+        cdef int64_t[::1] positions = np.zeros(n + 1, np.int64)
+        if splitter.native != NULL and limit < 0 and n > 1:
+            try:
+                resize(<void **> &pointers, n, sizeof(uint8_t *))
+                resize(<void **> &sizes, n, sizeof(size_t))
+                for i in range(first, last):
+                    text = texts[i]
+                    pointers[i - first] = <const uint8_t *> PyBytes_AS_STRING(text)
+                    sizes[i - first] = PyBytes_GET_SIZE(text)
+                with nogil:
+                    done = encode_texts(&self.model, &worker.work, splitter.native, pointers, sizes, n, &positions[1])
+            finally:
+                free(pointers)
+                free(sizes)
+            if done < 0:                # says what is wrong
+                text = texts[first - 2 - done]
+                encode_text(&self.model, &worker.work, text, splitter, 0, len(text))
+        else:
+            for i in range(first, last):
+                text = texts[i]
+                encode_text(&self.model, &worker.work, text, splitter, start, len(text) if limit < 0 else limit)
+                positions[i - first + 1] = worker.work.n_ids
         ids = take_array(&worker.work)
         self._return(worker)
-        return ids, np.asarray(counts)
+        return ids, np.diff(positions)
 
     # ---- for tests and measurements
 
@@ -862,7 +965,7 @@ cdef class Encoder:
         with nogil:
             reserve_ids(work, n)
             work.n_ids = <size_t> merge_chunk(&self.model.merges, &work.scratch, pointer, n, work.ids)
-        result = make_list(self._ints(), work.ids, work.n_ids), work.scratch.operations
+        result = make_list(self._ints(work.n_ids), work.ids, work.n_ids), work.scratch.operations
         self._return(worker)
         return result
 

@@ -1,16 +1,19 @@
-"""From chunks to ids: the merges, applied exactly as minbpe applies them.
+"""From one chunk to ids: the merges, applied exactly as minbpe applies them.
 
-In: the bytes of a text and a splitter. Out: ids, as a list, as an array, or only their number.
+In: the bytes of chunks. Out: their ids.
 
 minbpe's rule for one chunk: as long as two tokens stand side by side, take among the pairs present the one whose
 merge has the lowest id (among equals the pair that occurs first), replace all its occurrences from left to right, and
 look again.
 
-A merge has a *slot*, its place among all merges sorted by id. Two ways through a chunk:
+A merge has a *slot*, its place among all merges sorted by id. Three ways through a chunk:
 
-*Short chunks* (up to 32 bytes, nearly all of them) lie in two small arrays, the tokens and the slots of their pairs.
+*Short chunks of packed models* (up to 62 bytes; models in which every merge makes an id of its own above those it
+joins, below 2**20 - 1, as training makes them) are merged side by side, see merge_lanes.
+
+*Short chunks of other models* (up to 32 bytes) lie in two small arrays, the tokens and the slots of their pairs.
 A round finds the lowest slot and rewrites both arrays in one sweep: the rule to the letter. It compares slots where
-the rule compares ids, which is the same if no two merges share an id. Models in which some do take the other way for
+the rule compares ids, which is the same if no two merges share an id. Models in which some do take the third way for
 every chunk.
 
 *Long chunks* would be quadratic that way: a megabyte would be scanned once for every merge. There every
@@ -76,8 +79,6 @@ cdef int resize(void **array, size_t n, size_t size) except -1 nogil:
     array[0] = larger
     return 0
 
-
-
 # ---- the tables
 
 cdef int merges_init(Merges *merges, const uint32_t *pairs, const uint32_t *ids, const int64_t *by_id, size_t m,
@@ -136,7 +137,6 @@ cdef bint pack(Merges *merges, const uint32_t *pairs, const uint32_t *ids, size_
     """
     cdef uint64_t n_entries = 1 << 8
     cdef uint64_t n_buckets, i
-    cdef int32_t slot
     cdef uint64_t *keys = NULL
     cdef bint found = False
     while n_entries < m + m // 4:
@@ -158,7 +158,7 @@ cdef bint pack(Merges *merges, const uint32_t *pairs, const uint32_t *ids, size_
         for i in range(m):
             keys[i] = (<uint64_t> pairs[2 * i] << 20 | pairs[2 * i + 1]) << 20 | ids[i]
         merges.multiplier = <uint64_t> 0x9E3779B97F4A7C15
-        for i in range(20):
+        for _ in range(20):
             found = place_all(merges, keys, m, n_buckets)
             if found:
                 break
@@ -346,9 +346,9 @@ cdef void merge_lanes(const Merges *merges, Job *jobs, uint64_t n_jobs) noexcept
     """Merges chunks of 1 to PACKED bytes, LANES of them at a time, a step of each in turn.
 
     The lowest word of a lane says which pair has its turn and where it stands first. One pair is merged at a time,
-    which is the rule as well: what a merge makes is above all that was there, so no pair that comes into being goes
-    before the other occurrences of this one. Of a chunk alone, each round would wait for what the one before it has
-    looked up; with many at hand, the look-ups of all are under way at once.
+    which is the rule as well: a merge of what was just made makes an id above that, so no pair that comes into being
+    goes before the other occurrences of this one. Of a chunk alone, each round would wait for what the one before it
+    has looked up; with many at hand, the look-ups of all are under way at once.
     """
     cdef Lane lanes[LANES]
     cdef uint32_t active[LANES]
@@ -592,7 +592,8 @@ cdef uint32_t join_all(Scratch *work, uint32_t slot) noexcept nogil:
     return youngest
 
 
-cdef inline int form_pair(const Merges *merges, Scratch *work, uint32_t position, id_t left, id_t right) except -1 nogil:
+cdef inline int form_pair(const Merges *merges, Scratch *work, uint32_t position, id_t left,
+                          id_t right) except -1 nogil:
     """The token at a position has got a new neighbour on its right, or is new itself."""
     cdef uint32_t slot = pairtable_find(&merges.slots, pair_key(left, right))
     if slot != <uint32_t> NO_SLOT:
