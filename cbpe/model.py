@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar, overload
 
@@ -162,8 +162,8 @@ class Model:
     @lazy
     def max_id(self) -> int:
         """The highest id of a byte, a merge or a special token."""
-        merged = self._assigned_ids if "merges" in self.assigned else self._merged_ids()[-1:].tolist()
-        return max(255, *merged, *self.specials.values())
+        merged: Iterable[int] = self._assigned_ids if "merges" in self.assigned else map(int, self._merged_ids()[-1:])
+        return max([255, *merged, *self.specials.values()])
 
     @lazy
     def sha256(self) -> str:

@@ -24,7 +24,6 @@ from cbpe import (
     RegexTokenizer,
     UnknownIdError,
 )
-from cbpe.encoding import batch
 from cbpe.threads import in_order
 
 TEXT = "the cat sat on the mat.\r\nThe 12345 cats' mats\n\n\nhé hé 猫 👍🏽 "
@@ -59,8 +58,7 @@ def texts_with_specials(seed: int, n: int = 200) -> list[str]:
 @pytest.mark.parametrize("num_threads", [None, 1, 3])
 @pytest.mark.parametrize("pattern", PATTERNS, ids=["whole", "gpt4", "regex"])
 @pytest.mark.parametrize("allowed", ["all", "none", frozenset({"<|pad|>"}), frozenset()], ids=str)
-def test_a_batch_is_what_its_texts_are(monkeypatch, pattern, allowed, num_threads):
-    monkeypatch.setattr(batch, "ENOUGH", 64)        # so that threads have something to share
+def test_a_batch_is_what_its_texts_are(pattern, allowed, num_threads):
     tokenizer = trained(pattern)
     texts = texts_with_specials(1)
     expected = [tokenizer.encode(text, allowed) for text in texts]

@@ -262,7 +262,11 @@ def run(program: str, isa: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", ["", *split.available_isas()])
 def test_the_environment_names_an_instruction_set(name: str) -> None:
-    program = "from cbpe.splitting import split as s; print(s.splitter_for(s.GPT4_SPLIT_PATTERN).split('a b' * 40)[-1])"
+    program = """if True:
+        from cbpe import GPT4_SPLIT_PATTERN
+        from cbpe.splitting.split import splitter_for
+        print(splitter_for(GPT4_SPLIT_PATTERN).split("a b" * 40)[-1])
+    """
     done = run(program, name)
     assert done.stdout == "b' b'\n", done.stderr
 
