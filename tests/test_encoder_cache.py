@@ -124,6 +124,25 @@ def test_chunks_merged_side_by_side_do_not_mix(merges: Merges, parts: list[str])
     assert make_encoder(merges)._encode_chunks(kept, ends).tolist() == right
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10**9), st.integers(1, 4), st.booleans())
+def test_tokens_that_are_found_whole_are_proved(seed: int, n_letters: int, known_parts: bool) -> None:
+    """Every token's bytes as a chunk, of models whose ids ascend and whose merges need not be reachable."""
+    generator = random.Random(seed)
+    tokens = {i: bytes([i]) for i in range(97, 97 + n_letters)}
+    merges: dict[tuple[int, int], int] = {}
+    for made in range(256, 256 + generator.randint(1, 60)):
+        names = list(tokens)
+        pair = generator.choice(names), generator.choice(names[-6:] if known_parts else names)
+        if pair not in merges and len(tokens[pair[0]] + tokens[pair[1]]) <= 40:
+            merges[pair] = made
+            tokens[made] = tokens[pair[0]] + tokens[pair[1]]
+    encoder = make_encoder(merges)
+    for token in tokens.values():
+        ids = encoder._encode_chunks(token, np.array([len(token)])).tolist()
+        assert ids == reference.encode_chunk(token, merges)
+
+
 def test_tokens_are_found_whole_only_where_their_bytes_give_them() -> None:
     encoder = make_encoder(MODELS["a token that its bytes do not give"])
     splitter = splitter_for(GPT4_SPLIT_PATTERN)
@@ -139,6 +158,30 @@ def test_chunks_of_any_number_of_ids_are_remembered(n_ids: int, shift: int) -> N
     text = b"ab" + b"c" * (n_ids - 1) + b"\n"
     for _ in range(3):
         assert encoder.encode(text, splitter) == [256 + shift, *[99] * (n_ids - 1), 10]
+
+
+def colliding(generator: random.Random) -> tuple[bytes, bytes]:
+    """Two chunks of 16 bytes whose keys are equal: chunkkeys.pxd's hash, solved for the last eight."""
+    factor, mask = 0x9E3779B97F4A7C15, 2**64 - 1
+
+    def hash_words(head: int, tail: int) -> int:
+        h = head ^ (tail * factor & mask)
+        return (h ^ (h >> 32)) * 0xC2B2AE3D27D4EB4F & mask
+
+    first, other, last = (generator.getrandbits(64) for _ in range(3))
+    difference = hash_words(16, first) ^ hash_words(16, other)
+    other_last = (difference ^ (last * factor & mask)) * pow(factor, -1, 2**64) & mask
+    assert hash_words(hash_words(16, first), last) == hash_words(hash_words(16, other), other_last)
+    return (first | last << 64).to_bytes(16, "little"), (other | other_last << 64).to_bytes(16, "little")
+
+
+def test_chunks_with_equal_keys_are_told_apart() -> None:
+    generator = random.Random(5)
+    encoder = make_encoder({})
+    pairs = [colliding(generator) for _ in range(20)]
+    for one, other in pairs:
+        for chunk in (one, other, other, one):      # each call is a batch of its own, and asks what the last one kept
+            assert encoder._encode_chunks(chunk, np.array([16])).tolist() == list(chunk)
 
 
 # ---- bounds

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from cbpe.ids cimport id_t
+from cbpe.ids cimport NO_ID, id_t
 from cbpe.pairtable cimport PairTable
 
 
@@ -61,6 +61,19 @@ cdef struct Job:
     uint64_t n
     id_t *out                   # room for n ids
     uint64_t n_ids              # the answer
+
+
+cdef inline uint64_t home_of(const Merges *merges, uint64_t pair) noexcept nogil:
+    """Where the entry of left << 20 | right is, if there is one. See pack."""
+    cdef uint64_t hash = pair * merges.multiplier
+    return (hash >> 18 & merges.entry_mask) ^ merges.shifts[hash >> merges.bucket_shift]
+
+
+cdef inline id_t merge_of(const Merges *merges, id_t left, id_t right) noexcept nogil:
+    """The id that two tokens of a packed model make, or NO_ID."""
+    cdef uint64_t pair = <uint64_t> left << 20 | right
+    cdef uint64_t entry = merges.entries[home_of(merges, pair)]
+    return <id_t> (entry & 0xFFFFF) if entry >> 20 == pair else <id_t> NO_ID
 
 
 cdef int merges_init(Merges *merges, const uint32_t *pairs, const uint32_t *ids, const int64_t *by_id, size_t m,

@@ -260,11 +260,6 @@ cdef struct Lane:
     uint64_t here_home, previous_home       # and where the entries of these are
 
 
-cdef inline uint64_t entry_of(const Merges *merges, uint64_t pair) noexcept nogil:
-    cdef uint64_t hash = pair * merges.multiplier
-    return unshifted(merges, hash) ^ merges.shifts[bucket_of(merges, hash)]
-
-
 cdef inline int32_t packed_rank(uint64_t entry, uint64_t pair, uint32_t position) noexcept nogil:
     cdef int32_t rank = <int32_t> ((entry & 0xFFFFF) << 6 | position)
     return rank if entry >> 20 == pair else NONE
@@ -318,8 +313,8 @@ cdef inline bint begin_round(const Merges *merges, Lane *lane) noexcept nogil:
     lane.previous = lane.before[here]
     lane.here_pair = <uint64_t> made << 20 | lane.tokens[next]
     lane.previous_pair = <uint64_t> lane.tokens[lane.previous] << 20 | made
-    lane.here_home = entry_of(merges, lane.here_pair)
-    lane.previous_home = entry_of(merges, lane.previous_pair)
+    lane.here_home = home_of(merges, lane.here_pair)
+    lane.previous_home = home_of(merges, lane.previous_pair)
     cbpe_prefetch_read(merges.entries + lane.here_home)
     cbpe_prefetch_read(merges.entries + lane.previous_home)
     return True
@@ -665,7 +660,7 @@ cdef int64_t merge_long(const Merges *merges, Scratch *work, const uint8_t *chun
 # ---- any chunk
 
 cdef int merge_chunks(const Merges *merges, Scratch *work, Job *jobs, uint64_t n_jobs) except -1 nogil:
-    """Answers the jobs. work may be NULL if all chunks have up to PACKED bytes and the model is packed."""
+    """Answers the jobs."""
     cdef uint64_t i = 0
     cdef uint64_t first
     while i < n_jobs:
