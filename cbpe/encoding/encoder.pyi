@@ -11,14 +11,14 @@ CACHE_BYTES: int
 class Encoder:
     """Turns text into ids by a list of merges."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         pairs: npt.NDArray[np.uint32],
         ids: npt.NDArray[np.uint32],
         byte_ids: bytes | None = None,
         *,
         _cache_bytes: int = ...,
-    ) -> None: ...
+    ) -> Encoder: ...
     def encode(self, text: bytes, splitter: Splitter, num_threads: int = 1) -> list[int]: ...
     def encode_to_numpy(self, text: bytes, splitter: Splitter, num_threads: int = 1) -> npt.NDArray[np.uint32]: ...
     def count(self, text: bytes, splitter: Splitter) -> int: ...
