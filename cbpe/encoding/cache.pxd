@@ -15,8 +15,9 @@ cdef enum:
 
 cdef struct Entry:
     uint64_t head, tail         # the chunk's key; tail is 0 if the entry is empty
-    # ids 0, 1, 2 at bits 0, 20, 40 and their number at bit 60; ids 3, 4, 5. Of wide models: id 0 and the number; ids
-    # 1 and 2 at bits 0 and 32. Of what is APART: the place in the ring; the number.
+    # ids 0 and 1 at bits 0 and 32, their number at bit 60, and what is between has the 20 bits of id 5; ids 2, 3, 4 at
+    # bits 0, 20, 40. Of wide models: id 0, and the number at bit 60; ids 1 and 2 at bits 0 and 32. Of what is APART:
+    # the place in the ring, and APART at bit 60; the number.
     uint64_t first, second
 
 

@@ -105,18 +105,22 @@ cdef struct VocabularyLine:     # of three chunks: their keys, no two with the s
 
 cdef struct Model:
     Merges merges
-    VocabularyLine *lines       # a chunk's line is the top bits of its hash
+    uint8_t *lines              # VocabularyLines, aligned to 64 bytes
     void *memory                # what was allocated for them
-    int shift
+    uint64_t line_mask          # what the upper half of a hash is masked by to give a line's offset in bytes
     bint wide                   # some ids need more than 20 bits
     uint64_t most_inline        # ids that an entry of the cache holds itself
+
+
+cdef inline VocabularyLine *line_of(const Model *model, uint64_t hash) noexcept nogil:
+    return <VocabularyLine *> (model.lines + (hash >> 32 & model.line_mask))
 
 
 cdef void remember(Model *model, const uint8_t *token, uint64_t length, id_t made) noexcept nogil:
     """Puts a token into the vocabulary, unless its line is full or has the head. Reads 16 bytes."""
     cdef uint64_t head = inline_head(token, length)
     cdef uint64_t tail = inline_tail(token, length)
-    cdef VocabularyLine *line = model.lines + (hash_words(head, tail) >> model.shift)
+    cdef VocabularyLine *line = line_of(model, hash_words(head, tail))
     cdef int i
     for i in range(3):
         if line.tail[i] == 0:
@@ -166,22 +170,22 @@ cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_
     """
     cdef const Merges *merges = &model.merges
     cdef uint64_t n_tokens = 256 + (merges.n if merges.is_packed else 0)
-    cdef uint64_t i, length, n_lines
+    cdef uint64_t i, length
+    cdef uint64_t n_lines = 1
     cdef uint8_t byte[16]
     cdef Token *tokens = NULL           # by id
     cdef Token *token
     cdef const Token *left
     cdef const Token *right
-    model.shift = 64
-    while <uint64_t> 3 << (64 - model.shift) < 2 * n_tokens:
-        model.shift -= 1
-    n_lines = <uint64_t> 1 << (64 - model.shift)
+    while 3 * n_lines < 2 * n_tokens and n_lines < 1 << 26:
+        n_lines *= 2
+    model.line_mask = (n_lines - 1) * sizeof(VocabularyLine)
     model.memory = calloc(n_lines + 1, sizeof(VocabularyLine))
     if model.memory == NULL:
         with gil:
             raise MemoryError(f"no memory for a vocabulary of {n_tokens:,} tokens")
     cbpe_advise_huge(model.memory, n_lines * sizeof(VocabularyLine))
-    model.lines = <VocabularyLine *> ((<uint64_t> model.memory + 63) // 64 * 64)
+    model.lines = <uint8_t *> ((<uint64_t> model.memory + 63) // 64 * 64)
     memset(byte, 0, 16)
     for i in range(256):
         byte[0] = <uint8_t> i
@@ -284,11 +288,12 @@ cdef int reserve_ids(Work *work, size_t more) except -1 nogil:
 cdef struct Batch:
     uint64_t head[BATCH]        # keys
     uint64_t tail[BATCH]
-    uint64_t hash[BATCH]
+    const VocabularyLine *line[BATCH]
     uint64_t first[BATCH]       # what the chunk's ids are, as in an Entry; but if they are APART,
     uint64_t second[BATCH]      # first holds their number and second their address
     uint32_t start[BATCH + 1]   # where each chunk begins, and where the last one ends
-    uint16_t asked[BATCH]       # the chunks that the vocabulary does not have
+    uint16_t asked[BATCH]       # the chunks that the vocabulary does not have,
+    uint64_t hash[BATCH]        # and their hashes
     uint16_t missed[BATCH]      # those that have to be merged
     uint64_t n, n_asked, n_missed
 
@@ -296,10 +301,9 @@ cdef struct Batch:
 cdef inline void key_batch(const Model *model, Batch *batch, const uint8_t *text, const uint32_t *ends,
                            uint64_t n) noexcept nogil:
     """Step 1. batch.start[0] is set. The batch ends before a chunk of more than KEPT bytes."""
-    cdef const VocabularyLine *lines = model.lines
-    cdef int shift = model.shift
     cdef uint32_t begin = batch.start[0]
-    cdef uint64_t i, length, head, tail, hash
+    cdef uint64_t i, length, head, tail
+    cdef const VocabularyLine *line
     cdef const uint8_t *chunk
     for i in range(n):
         chunk = text + begin
@@ -313,11 +317,11 @@ cdef inline void key_batch(const Model *model, Batch *batch, const uint8_t *text
         else:
             n = i
             break
-        hash = hash_words(head, tail)
-        cbpe_prefetch_read(lines + (hash >> shift))
+        line = line_of(model, hash_words(head, tail))
+        cbpe_prefetch_read(line)
         batch.head[i] = head
         batch.tail[i] = tail
-        batch.hash[i] = hash
+        batch.line[i] = line
         begin = ends[i]
         batch.start[i + 1] = begin
     batch.n = n
@@ -325,13 +329,11 @@ cdef inline void key_batch(const Model *model, Batch *batch, const uint8_t *text
 
 cdef inline void ask_vocabulary(const Model *model, const Cache *cache, Batch *batch) noexcept nogil:
     """Step 2. No branch depends on what is found: the next chunk that is not overwrites its place in asked."""
-    cdef const VocabularyLine *lines = model.lines
     cdef const VocabularyLine *line
-    cdef int shift = model.shift
-    cdef uint64_t i, j, head
+    cdef uint64_t i, j, head, hash
     cdef uint64_t n_asked = 0
     for i in range(batch.n):
-        line = lines + (batch.hash[i] >> shift)
+        line = batch.line[i]
         head = batch.head[i]
         j = (line.head[1] == head) + 2 * (line.head[2] == head)
         batch.first[i] = line.ids[j] | <uint64_t> 1 << 60
@@ -339,8 +341,10 @@ cdef inline void ask_vocabulary(const Model *model, const Cache *cache, Batch *b
         n_asked += ((line.head[j] ^ head) | (line.tail[j] ^ batch.tail[i])) != 0
     for j in range(n_asked):
         i = batch.asked[j]
-        cbpe_prefetch_read(cache.lines + first_line(cache, batch.hash[i]))
-        cbpe_prefetch_read(cache.lines + second_line(cache, batch.hash[i]))
+        hash = hash_words(batch.head[i], batch.tail[i])
+        batch.hash[j] = hash
+        cbpe_prefetch_read(cache.lines + first_line(cache, hash))
+        cbpe_prefetch_read(cache.lines + second_line(cache, hash))
     batch.n_asked = n_asked
 
 
@@ -355,9 +359,9 @@ cdef inline void ask_cache(const Cache *cache, Batch *batch, const uint8_t *text
     cdef uint64_t n_missed = 0
     for j in range(batch.n_asked):
         i = batch.asked[j]
-        entry = find_in(cache.lines + first_line(cache, batch.hash[i]), batch.head[i], batch.tail[i])
+        entry = find_in(cache.lines + first_line(cache, batch.hash[j]), batch.head[i], batch.tail[i])
         if entry == NULL:
-            entry = find_in(cache.lines + second_line(cache, batch.hash[i]), batch.head[i], batch.tail[i])
+            entry = find_in(cache.lines + second_line(cache, batch.hash[j]), batch.head[i], batch.tail[i])
         if entry == NULL:
             batch.missed[n_missed] = <uint16_t> i
             n_missed += 1
@@ -391,7 +395,7 @@ cdef int merge_missed(const Model *model, Work *work, Batch *batch, const uint8_
         jobs[j].chunk = text + batch.start[i]
         jobs[j].n = batch.start[i + 1] - batch.start[i]
         jobs[j].out = made
-        made += jobs[j].n
+        made += max(jobs[j].n, <uint64_t> MOST_INLINE)
     merge_chunks(&model.merges, &work.scratch, jobs, batch.n_missed)
     for j in range(batch.n_missed):
         i = batch.missed[j]
@@ -400,50 +404,43 @@ cdef int merge_missed(const Model *model, Work *work, Batch *batch, const uint8_
         if n > model.most_inline or batch.tail[i] >> 56 == LONG:
             batch.first[i] = <uint64_t> APART << 60 | n
             batch.second[i] = <uint64_t> made
-        elif model.wide:
-            batch.first[i] = n << 60 | made[0]
-            batch.second[i] = (<uint64_t> made[2] << 32 if n > 2 else 0) | (made[1] if n > 1 else 0)
         else:
-            batch.first[i] = n << 60 | made[0]
-            batch.second[i] = 0
-            if n > 1:
-                batch.first[i] |= <uint64_t> made[1] << 20
-            if n > 2:
-                batch.first[i] |= <uint64_t> made[2] << 40
-            if n > 3:
-                batch.second[i] = made[3]
-            if n > 4:
-                batch.second[i] |= <uint64_t> made[4] << 20
-            if n > 5:
-                batch.second[i] |= <uint64_t> made[5] << 40
+            memset(made + n, 0, (MOST_INLINE - n) * sizeof(id_t))
+            if model.wide:
+                batch.first[i] = n << 60 | made[0]
+                batch.second[i] = made[1] | <uint64_t> made[2] << 32
+            else:
+                batch.first[i] = n << 60 | <uint64_t> made[1] << 32 | made[0]
+                batch.first[i] |= <uint64_t> (made[5] >> 12) << 52 | (made[5] & 0xFFF) << 20
+                batch.second[i] = made[2] | <uint64_t> made[3] << 20 | <uint64_t> made[4] << 40
     return 0
 
 
 cdef inline id_t *write_batch(const Batch *batch, uint64_t begin, uint64_t end, id_t *out, bint wide) noexcept nogil:
     """Step 5, for chunks begin to end. Writes the ids an entry may have, and then goes on behind those that it has."""
-    cdef uint64_t i, first, second, n
+    cdef uint64_t i, first, second, n, two
     for i in range(begin, end):
         first = batch.first[i]
         n = first >> 60
-        if n > 3:
+        if wide:
+            out[0] = <id_t> first
+        else:
+            two = first & <uint64_t> 0x000FFFFF000FFFFF
+            out[0] = <id_t> two             # compilers make one store of both
+            out[1] = <id_t> (two >> 32)
+        if n > (1 if wide else 2):
             second = batch.second[i]
             if n == APART:
                 n = first & 0xFFFF
                 memcpy(out, <const id_t *> second, n * sizeof(id_t))
-                out += n
-                continue
-            out[3] = second & 0xFFFFF
-            out[4] = second >> 20 & 0xFFFFF
-            out[5] = second >> 40 & 0xFFFFF
-        if wide:
-            second = batch.second[i]
-            out[0] = <id_t> first
-            out[1] = <id_t> second
-            out[2] = <id_t> (second >> 32)
-        else:
-            out[0] = first & 0xFFFFF
-            out[1] = first >> 20 & 0xFFFFF
-            out[2] = first >> 40 & 0xFFFFF
+            elif wide:
+                out[1] = <id_t> second
+                out[2] = <id_t> (second >> 32)
+            else:
+                out[2] = second & 0xFFFFF
+                out[3] = second >> 20 & 0xFFFFF
+                out[4] = second >> 40 & 0xFFFFF
+                out[5] = (first >> 20 & 0xFFF) | (first >> 52 & 0xFF) << 12
         out += n
     return out
 
@@ -468,7 +465,7 @@ cdef inline uint64_t count_batch(const Batch *batch) noexcept nogil:
 
 cdef int keep_missed(Work *work, Batch *batch, const uint8_t *text) except -1 nogil:
     """Step 5, too."""
-    cdef uint64_t i, j
+    cdef uint64_t i, j, hash
     cdef Entry entry
     for j in range(batch.n_missed):
         i = batch.missed[j]
@@ -476,11 +473,12 @@ cdef int keep_missed(Work *work, Batch *batch, const uint8_t *text) except -1 no
         entry.tail = batch.tail[i]
         entry.first = batch.first[i]
         entry.second = batch.second[i]
+        hash = hash_words(entry.head, entry.tail)
         if entry.first >> 60 != APART:
-            cache_insert(&work.cache, batch.hash[i], &entry)
+            cache_insert(&work.cache, hash, &entry)
         else:
             entry.second = entry.first & 0xFFFF
-            cache_insert_apart(&work.cache, batch.hash[i], &entry, <const id_t *> batch.second[i],
+            cache_insert_apart(&work.cache, hash, &entry, <const id_t *> batch.second[i],
                                text + batch.start[i], batch.start[i + 1] - batch.start[i])
     return 0
 

@@ -39,7 +39,7 @@ n bytes, whatever the model. Why this is exact for every model, hand-made ones t
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from cbpe.errors import CorpusTooLargeError
 
@@ -247,6 +247,20 @@ cdef bint place(Merges *merges, const uint64_t *keys, const uint32_t *members, u
 
 # ---- chunks of up to PACKED bytes, of models in which every merge makes an id above those it joins
 
+cdef uint8_t AFTER[PACKED + 2]      # the neighbours of each token before any merge
+cdef uint8_t BEFORE[PACKED + 2]
+
+
+cdef void _fill_neighbours() noexcept:
+    cdef int i
+    for i in range(PACKED + 2):
+        AFTER[i] = <uint8_t> (i + 1)
+        BEFORE[i] = <uint8_t> max(i - 1, 0)
+
+
+_fill_neighbours()
+
+
 cdef struct Lane:
     # Token i, from 1 to n, and the word id << 6 | i of its merge with the token behind it, or NONE
     int32_t ranks[PACKED + 2]
@@ -286,10 +300,8 @@ cdef inline void enter_lane(const Merges *merges, Lane *lane, Job *job) noexcept
         lane.tokens[i + 1] = merges.byte_ids[chunk[i]]
     for i in range(n, 8 * lane.n_eights):
         lane.ranks[i] = NONE
-    for i in range(n + 2):
-        lane.after[i] = <uint8_t> (i + 1)
-        lane.before[i] = <uint8_t> (i - 1)
-    lane.before[0] = 0
+    memcpy(lane.after, AFTER, sizeof(AFTER))
+    memcpy(lane.before, BEFORE, sizeof(BEFORE))
 
 
 cdef inline bint begin_round(const Merges *merges, Lane *lane) noexcept nogil:
