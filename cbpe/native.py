@@ -85,9 +85,9 @@ class NativeTokenizer(Tokenizer):
         """Learns vocab_size - 256 merges from a text, in place of those there are, exactly as minbpe does.
 
         Args:
-            text: a str. vocab_size: the number of ids afterwards, special tokens not counted; 256 or more. If the text
-            does not support
-                as many, training stops early with a UserWarning that names the size reached.
+            text: a str.
+            vocab_size: the number of ids afterwards, special tokens not counted; 256 or more. If the text does not
+                support as many, training stops early with a UserWarning that names the size reached.
             verbose: print minbpe's line for every merge.
             special_tokens: None: keep those that are registered, and train as if there were none. A list of str: leave
                 them out of what is counted, and register them with the ids that follow the last merge's. A dict

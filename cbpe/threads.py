@@ -1,4 +1,4 @@
-"""Work shared out to threads whose results come back in order.
+"""Native work in threads: shared out, with results in order, or waited for in a way that hears Ctrl-C.
 
 The threads live as long as one call: none is left to make a process that forks hang, and a call after a fork makes its
 own. They are daemons, and whoever waits for a result here hears Ctrl-C at once, though the work is native and may take
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -29,6 +29,25 @@ def thread_count(num_threads: int | None) -> int:
     if num_threads < 1:
         raise ValueError(f"num_threads must be at least 1: {num_threads}")
     return num_threads
+
+
+def heeding_ctrl_c(call: Callable[..., Result], *args: object) -> Result:
+    """What call(*args) returns, or KeyboardInterrupt at once, though the call is native and may take seconds.
+
+    It runs in a thread of its own while this one waits; after Ctrl-C it ends there, and nobody takes its result.
+    """
+    if current_thread() is not main_thread():
+        return call(*args)          # only the main thread hears of signals
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call(*args))
+        except BaseException as fault:
+            outcome.set_exception(fault)
+
+    Thread(target=run, daemon=True).start()
+    return outcome.result()
 
 
 def in_order(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tqdm import tqdm
 
+from cbpe.threads import heeding_ctrl_c
 from cbpe.training.merges import learn
-from cbpe.training.store import ChunkStore, heeding_ctrl_c
+from cbpe.training.store import ChunkStore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -23,9 +23,8 @@ import mmap
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from tqdm import tqdm
@@ -34,7 +33,7 @@ from cbpe.errors import ChunkStoreError, CorpusTooLargeError
 from cbpe.files import atomic_write
 from cbpe.patterns import GPT4_SPLIT_PATTERN
 from cbpe.splitting.split import UNICODE_EDITION, Splitter, splitter_for
-from cbpe.threads import thread_count
+from cbpe.threads import heeding_ctrl_c, thread_count
 from cbpe.training.chunks import ChunkCounter
 from cbpe.training.corpus import (
     OFFSET_BITS,
@@ -50,7 +49,6 @@ from cbpe.training.corpus import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-T = TypeVar("T")
 Counted: TypeAlias = "tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8]]"
 
 MAGIC = b"CBPEchnk"
@@ -309,25 +307,6 @@ def _joined(counters: list[ChunkCounter]) -> Counted:
         for counter in counters[:i]:
             counter.drain(counters[i])
     return counters[0].result(counters[1:])
-
-
-def heeding_ctrl_c(call: Callable[..., T], *args: Any) -> T:
-    """What call(*args) returns, or KeyboardInterrupt at once, though the call is native and may take seconds.
-
-    It runs in a thread of its own while this one waits; after Ctrl-C it ends there, and nobody takes its result.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return call(*args)          # only the main thread hears of signals
-    outcome: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(call(*args))
-        except BaseException as fault:
-            outcome.set_exception(fault)
-
-    threading.Thread(target=run, daemon=True).start()
-    return outcome.result()
 
 
 class _Work:
