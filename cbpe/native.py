@@ -18,6 +18,7 @@ import numpy.typing as npt
 import cbpe
 from cbpe.base import Attribute, Tokenizer
 from cbpe.encoding.batch import encode_flat, encode_lists
+from cbpe.encoding.encoder import encodable
 from cbpe.encoding.files import encode_files
 from cbpe.errors import (
     ChunkStoreError,
@@ -264,11 +265,11 @@ class NativeTokenizer(Tokenizer):
     def encode_ordinary(self, text: str) -> list[int]:
         """The ids of a text in which special tokens are text like any other."""
         model = self._model
-        data = self._to_utf8(text)[1]
+        text = self._as_encodable(text)
         splitter = self._splitter(model)
         if self._encodes_its_own_way:
-            return [number for chunk in splitter.split(data) for number in self._encode_chunk(chunk)]
-        return model.encoder.encode(data, splitter)
+            return [number for chunk in splitter.split(text) for number in self._encode_chunk(chunk)]
+        return model.encoder.encode(text, splitter)
 
     def encode_to_numpy(self, text: str, allowed_special: str | Set[str] = "none_raise") -> npt.NDArray[np.uint32]:
         """The ids of a text as an array, uint32[n]: what encode gives, without making an int of each."""
@@ -279,7 +280,7 @@ class NativeTokenizer(Tokenizer):
             if isinstance(part, int):
                 arrays.append(np.array([part], dtype=np.uint32))
             elif self._encodes_its_own_way:
-                arrays.append(np.array(self.encode_ordinary(part.decode()), dtype=np.uint32))
+                arrays.append(np.array(self.encode_ordinary(_as_str(part)), dtype=np.uint32))
             else:
                 arrays.append(model.encoder.encode_to_numpy(part, splitter))
         return arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, np.uint32), *arrays])
@@ -405,7 +406,7 @@ class NativeTokenizer(Tokenizer):
             if isinstance(part, int):
                 total += 1
             elif self._encodes_its_own_way:
-                total += len(self.encode_ordinary(part.decode()))
+                total += len(self.encode_ordinary(_as_str(part)))
             else:
                 total += model.encoder.count(part, splitter)
         return total
@@ -420,7 +421,7 @@ class NativeTokenizer(Tokenizer):
                 ids.append(part)
                 continue
             if self._encodes_its_own_way:
-                more = list(self.encode_ordinary(part.decode()))
+                more = list(self.encode_ordinary(_as_str(part)))
             else:
                 more = model.encoder.encode(part, splitter)
             if ids:
@@ -433,14 +434,13 @@ class NativeTokenizer(Tokenizer):
         """The ids of one chunk, which is not split any more."""
         return self._model.encoder.encode_chunk(bytes(text_bytes))
 
-    def _parts(self, text: str, allowed_special: str | Set[str], model: Model) -> list[bytes | int]:
-        """The text in UTF-8, cut at the special tokens that are allowed, which come as their ids."""
-        data = self._to_utf8(text)[1]
-        return model.cutter(allowed_special).parts(data)
+    def _parts(self, text: str, allowed_special: str | Set[str], model: Model) -> list[str | bytes | int]:
+        """The text, cut at the special tokens that are allowed, which come as their ids."""
+        return model.cutter(allowed_special).parts(self._as_encodable(text))
 
     def _batch_parts(
         self, texts: Iterable[str], allowed_special: str | Set[str], model: Model
-    ) -> list[list[bytes | int]]:
+    ) -> list[list[str | bytes | int]]:
         """_parts of each text; what is wrong with one is said with its index."""
         if isinstance(texts, (str, bytes)):
             raise TypeError(f"texts must be a list of str, not a single {type(texts).__name__}")
@@ -448,7 +448,7 @@ class NativeTokenizer(Tokenizer):
         parts = []
         for index, text in enumerate(texts):
             try:
-                parts.append(cutter.parts(self._to_utf8(text)[1]))
+                parts.append(cutter.parts(self._as_encodable(text)))
             except DisallowedSpecialTokenError as error:
                 raise DisallowedSpecialTokenError(f"text {index} of the batch: {error}") from None
             except UnicodeEncodeError as error:
@@ -458,17 +458,17 @@ class NativeTokenizer(Tokenizer):
                 raise TypeError(f"text {index} of the batch: {error}") from None
         return parts
 
-    def _ids_of_parts(self, parts: list[bytes | int]) -> list[int]:
+    def _ids_of_parts(self, parts: list[str | bytes | int]) -> list[int]:
         """The ids of one text's parts, by a subclass's own way of encoding."""
         ids: list[int] = []
         for part in parts:
-            ids += [part] if isinstance(part, int) else self.encode_ordinary(part.decode())
+            ids += [part] if isinstance(part, int) else self.encode_ordinary(_as_str(part))
         return ids
 
-    def _to_utf8(self, text: str) -> tuple[str, bytes]:
-        """The text, and the same in UTF-8. Raises TypeError, UnicodeEncodeError for lone surrogates."""
+    def _as_encodable(self, text: str) -> str:
+        """The text, known to have UTF-8. Raises TypeError, UnicodeEncodeError for lone surrogates."""
         _check_text(text)
-        return text, str.encode(text)
+        return encodable(text)
 
     # ---- decoding
 
@@ -521,6 +521,10 @@ class NativeTokenizer(Tokenizer):
 def _check_text(text: object) -> None:
     if not isinstance(text, str):
         raise TypeError(f"text must be a str, not {type(text).__name__}")
+
+
+def _as_str(text: str | bytes) -> str:
+    return text if isinstance(text, str) else text.decode()
 
 
 def _as_int(value: object, name: str, least: int | None = None) -> int:

@@ -120,12 +120,11 @@ class OpenAITokenizer(RegexTokenizer):
         with atomic_write(vocab_file) as file:
             file.write(text.encode())
 
-    def _to_utf8(self, text: str) -> tuple[str, bytes]:
+    def _as_encodable(self, text: str) -> str:
         try:
-            return super()._to_utf8(text)
+            return super()._as_encodable(text)
         except UnicodeEncodeError:
-            repaired = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            return repaired, repaired.encode()
+            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _train(self, vocab_size: int, count: Callable[..., Any], **kwargs: Any) -> NoReturn:
         raise NotImplementedError(

@@ -90,18 +90,18 @@ class Cutter:
                 f"allowed_special must be 'all', 'none', 'none_raise' or a set of special tokens: {allowed_special!r}"
             )
 
-    def parts(self, data: bytes) -> list[bytes | int]:
-        """A text in UTF-8 cut at its special tokens, which come as their ids: b"a<e>b" -> [b"a", 300, b"b"].
+    def parts(self, text: str) -> list[str | bytes | int]:
+        """A text cut at its special tokens, which come as their ids: "a<e>b" -> [b"a", 300, b"b"].
 
-        No stretch is empty, but a text without special tokens is one stretch, even if it is empty. Raises
+        No stretch is empty, but a text without special tokens is one stretch, the str itself. Raises
         DisallowedSpecialTokenError if special tokens are refused and the text holds one.
         """
         if self._allowed is not None:
-            return self._allowed.cut(data)
-        found = self._refused.first(data) if self._refused is not None else None
+            return self._allowed.cut(text)
+        found = self._refused.first(text) if self._refused is not None else None
         if found is not None:
             raise DisallowedSpecialTokenError(
                 f"the text holds the special token {found.decode()!r}; to encode it as such pass "
                 "allowed_special='all' or a set with it, to encode it as ordinary text pass allowed_special='none'"
             )
-        return [data]
+        return [text]

@@ -264,7 +264,7 @@ def test_models_that_are_refused() -> None:
 def test_texts_that_are_refused() -> None:
     encoder, splitter = make_encoder({}), splitter_for(None)
     for call in (encoder.encode, encoder.encode_to_numpy, encoder.count):
-        for arguments in [("a", splitter), (None, splitter), (b"a", None), (b"a", "x"), (bytearray(b"a"), splitter)]:
+        for arguments in [(None, splitter), (b"a", None), (b"a", "x"), (bytearray(b"a"), splitter), (97, splitter)]:
             with pytest.raises(TypeError):
                 call(*arguments)  # type: ignore[arg-type]
     for wrong in ["a", None, 5]:

@@ -14,16 +14,16 @@ from cbpe.splitting.split import Splitter
 
 Ids = npt.NDArray[np.uint32]
 Offsets = npt.NDArray[np.int64]
-Parts = list[bytes | int]
+Parts = list[str | bytes | int]
 
 
 def encode_flat(encoder: Encoder, splitter: Splitter, texts: list[Parts], num_threads: int) -> tuple[Ids, Offsets]:
     """The ids of all texts end to end, uint32[n], and offsets, int64[len(texts) + 1]: text i has ids[o[i]:o[i + 1]].
 
-    [[b"a", 300], [b"b"]] -> [97, 300, 98], [0, 2, 3]
+    [[b"a", 300], ["b"]] -> [97, 300, 98], [0, 2, 3]
     """
     flat = [part for parts in texts for part in parts]
-    stretches = [part for part in flat if isinstance(part, bytes)]
+    stretches = [part for part in flat if not isinstance(part, int)]
     ids, offsets = encoder.encode_batch_to_numpy(stretches, splitter, num_threads)
     if len(flat) == len(texts) == len(stretches):
         return ids, offsets
@@ -41,8 +41,8 @@ def encode_flat(encoder: Encoder, splitter: Splitter, texts: list[Parts], num_th
 
 
 def encode_lists(encoder: Encoder, splitter: Splitter, texts: list[Parts], num_threads: int) -> list[list[int]]:
-    """The ids of each text: [[b"a", 300], [b"b"]] -> [[97, 300], [98]]."""
-    stretches = [part for parts in texts for part in parts if isinstance(part, bytes)]
+    """The ids of each text: [[b"a", 300], ["b"]] -> [[97, 300], [98]]."""
+    stretches = [part for parts in texts for part in parts if not isinstance(part, int)]
     encoded = iter(encoder.encode_batch(stretches, splitter, num_threads))
     lists = []
     for parts in texts:

@@ -67,6 +67,7 @@ from cbpe.encoding.merging cimport (
     resize,
     scratch_free,
 )
+from cbpe.encoding.utf8 cimport utf8_of
 from cbpe.ids cimport id_t
 from cbpe.pairtable cimport NO_SLOT
 from cbpe.splitting.split cimport PAD, Splitter, find_cut, settled, split_block_fn
@@ -92,6 +93,7 @@ cdef enum:
     AHEAD = 16                  # ints that are fetched before they are used
     PIECE = 1 << 18             # bytes of text that are worth another thread
 
+cdef size_t ALL = ~<size_t> 0    # of a text: up to its end
 CACHE_BYTES = 48 << 20          # of a worker, at most
 
 
@@ -662,15 +664,16 @@ cdef int encode_split(const Model *model, Work *work, bytes kept, ends) except -
     return 0
 
 
-cdef int encode_text(const Model *model, Work *work, bytes text, Splitter splitter, size_t start,
+cdef int encode_text(const Model *model, Work *work, object text, Splitter splitter, size_t start,
                      size_t limit) except -1:
-    """Encodes a text, or a part of it if the splitter is native."""
-    cdef const uint8_t *pointer = <const uint8_t *> PyBytes_AS_STRING(text)
-    cdef size_t n = PyBytes_GET_SIZE(text)
+    """Encodes a text, or a part of it if the splitter is native. A limit of ALL is its end."""
+    cdef Py_ssize_t n
+    cdef const uint8_t *pointer = utf8_of(text, &n)
     cdef split_block_fn split = splitter.native
     cdef int64_t done
+    limit = min(limit, <size_t> n)
     if split == NULL:
-        for kept, ends in splitter.batches(text):
+        for kept, ends in splitter.batches(text if isinstance(text, bytes) else text.encode()):
             encode_split(model, work, kept, ends)
     elif start < limit:
         with nogil:
@@ -678,6 +681,13 @@ cdef int encode_text(const Model *model, Work *work, bytes text, Splitter splitt
         if done < 0:
             raise UnicodeDecodeError("utf-8", text, -2 - done, -1 - done, "not UTF-8")
     return 0
+
+
+def encodable(str text not None):
+    """The text itself. Raises UnicodeEncodeError if it holds lone surrogates, which UTF-8 does not have."""
+    cdef Py_ssize_t n
+    utf8_of(text, &n)
+    return text
 
 
 # ---- results
@@ -749,8 +759,8 @@ cdef class Encoder:
         byte_ids: 256 bytes, the id of each byte value before any merge; None: the byte itself.
         _cache_bytes: what the memory of chunks may take, for each thread that encodes at the same time.
 
-    Threads may share it. Texts are UTF-8; what is not raises UnicodeDecodeError, unless the splitter leaves texts
-    whole. num_threads is the most threads that a call uses; what it returns does not depend on it. Not picklable: make
+    Threads may share it. Texts are str, or bytes in UTF-8; what is not raises UnicodeDecodeError, unless the splitter
+    leaves texts whole, and a str with lone surrogates UnicodeEncodeError. num_threads is the most threads that a call uses; what it returns does not depend on it. Not picklable: make
     it anew from the merges.
     """
     cdef Model model
@@ -814,34 +824,34 @@ cdef class Encoder:
                 self.ints = tuple(range(<uint64_t> self.highest + 1))
         return self.ints
 
-    def encode(self, bytes text not None, Splitter splitter not None, num_threads=1):
+    def encode(self, text, Splitter splitter not None, num_threads=1):
         """The ids of a text, as a list of ints."""
         cdef Worker worker
         if num_threads > 1 and len(text) >= 2 * PIECE:
             return self.encode_batch([text], splitter, num_threads)[0]
         worker = self._worker()
-        encode_text(&self.model, &worker.work, text, splitter, 0, len(text))
+        encode_text(&self.model, &worker.work, text, splitter, 0, ALL)
         ids = make_list(self._ints(worker.work.n_ids), worker.work.ids, worker.work.n_ids)
         self._return(worker)
         return ids
 
-    def encode_to_numpy(self, bytes text not None, Splitter splitter not None, num_threads=1):
+    def encode_to_numpy(self, text, Splitter splitter not None, num_threads=1):
         """The ids of a text, as a new uint32 array."""
         cdef Worker worker
         if num_threads > 1 and len(text) >= 2 * PIECE:
             return self.encode_batch_to_numpy([text], splitter, num_threads)[0]
         worker = self._worker()
-        encode_text(&self.model, &worker.work, text, splitter, 0, len(text))
+        encode_text(&self.model, &worker.work, text, splitter, 0, ALL)
         ids = take_array(&worker.work)
         self._return(worker)
         return ids
 
-    def count(self, bytes text not None, Splitter splitter not None):
+    def count(self, text, Splitter splitter not None):
         """The number of ids of a text; the ids themselves are not kept."""
         cdef Worker worker = self._worker()
         cdef uint64_t count
         worker.work.only_count = True
-        encode_text(&self.model, &worker.work, text, splitter, 0, len(text))
+        encode_text(&self.model, &worker.work, text, splitter, 0, ALL)
         count = worker.work.count
         self._return(worker)
         return count
@@ -852,10 +862,6 @@ cdef class Encoder:
         Text i has ids[offsets[i] : offsets[i + 1]].
         """
         cdef list mine = list(texts)            # the caller's may change meanwhile
-        cdef bytes text
-        for text in mine:
-            if text is None:
-                raise TypeError("texts to encode must be bytes, not None")
         pieces = self._pieces(mine, splitter, num_threads)
         if len(pieces) == 1:
             done = [self._encode_piece(mine, splitter, *pieces[0])]
@@ -888,29 +894,31 @@ cdef class Encoder:
     def _pieces(self, list texts, Splitter splitter, num_threads):
         """What threads are given to do, in order: tuples (first, last, start, limit).
 
-        Either the whole texts from first up to last, with start 0 and limit -1, or one text, first, from start to
+        Either the whole texts from first up to last, with start 0 and limit ALL, or one text, first, from start to
         limit, if it is long and may be cut.
         """
-        cdef size_t total = sum(map(len, texts))
-        cdef size_t target = max(<size_t> PIECE, total // (4 * max(num_threads, 1)))
-        cdef size_t size = 0, n, start
+        cdef size_t total = 0, target
+        cdef size_t size = 0, start
         cdef int64_t cut
-        cdef Py_ssize_t i, first = 0
-        cdef bytes text
+        cdef Py_ssize_t i, n, first = 0
+        cdef const uint8_t *pointer
+        for text in texts:
+            utf8_of(text, &n)
+            total += n
+        target = max(<size_t> PIECE, total // (4 * max(num_threads, 1)))
         if num_threads <= 1 or total < 2 * PIECE:
-            return [(0, len(texts), 0, -1)]
+            return [(0, len(texts), 0, ALL)]
         pieces = []
         for i in range(len(texts)):
-            text = texts[i]
-            n = len(text)
-            if n >= 2 * target and splitter.cuttable and splitter.native != NULL:
+            pointer = utf8_of(texts[i], &n)
+            if <size_t> n >= 2 * target and splitter.cuttable and splitter.native != NULL:
                 if first < i:
-                    pieces.append((first, i, 0, -1))
+                    pieces.append((first, i, 0, ALL))
                 start = 0
-                while start < n:
+                while start < <size_t> n:
                     cut = -1
-                    if start + target < n:
-                        cut = find_cut(<const uint8_t *> PyBytes_AS_STRING(text), n, start + target)
+                    if start + target < <size_t> n:
+                        cut = find_cut(pointer, n, start + target)
                     if cut < 0:
                         cut = n
                     pieces.append((i, i + 1, start, cut))
@@ -919,43 +927,39 @@ cdef class Encoder:
                 continue
             size += n
             if size >= target:
-                pieces.append((first, i + 1, 0, -1))
+                pieces.append((first, i + 1, 0, ALL))
                 first, size = i + 1, 0
         if first < len(texts):
-            pieces.append((first, len(texts), 0, -1))
+            pieces.append((first, len(texts), 0, ALL))
         return pieces
 
     def _encode_piece(self, list texts, Splitter splitter, Py_ssize_t first, Py_ssize_t last, size_t start,
-                      int64_t limit):
+                      size_t limit):
         """(ids, counts) of one of _pieces; counts: int64[last - first], of each text's ids."""
         cdef Worker worker = self._worker()
-        cdef bytes text
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, size
         cdef size_t n = last - first
         cdef int64_t done
         cdef const uint8_t **pointers = NULL
         cdef size_t *sizes = NULL
         cdef int64_t[::1] positions = np.zeros(n + 1, np.int64)
-        if splitter.native != NULL and limit < 0 and n > 1:
+        if splitter.native != NULL and limit == ALL and n > 1:
             try:
                 resize(<void **> &pointers, n, sizeof(uint8_t *))
                 resize(<void **> &sizes, n, sizeof(size_t))
                 for i in range(first, last):
-                    text = texts[i]
-                    pointers[i - first] = <const uint8_t *> PyBytes_AS_STRING(text)
-                    sizes[i - first] = PyBytes_GET_SIZE(text)
+                    pointers[i - first] = utf8_of(texts[i], &size)
+                    sizes[i - first] = size
                 with nogil:
                     done = encode_texts(&self.model, &worker.work, splitter.native, pointers, sizes, n, &positions[1])
             finally:
                 free(pointers)
                 free(sizes)
             if done < 0:                # says what is wrong
-                text = texts[first - 2 - done]
-                encode_text(&self.model, &worker.work, text, splitter, 0, len(text))
+                encode_text(&self.model, &worker.work, texts[first - 2 - done], splitter, 0, ALL)
         else:
             for i in range(first, last):
-                text = texts[i]
-                encode_text(&self.model, &worker.work, text, splitter, start, len(text) if limit < 0 else limit)
+                encode_text(&self.model, &worker.work, texts[i], splitter, start, limit)
                 positions[i - first + 1] = worker.work.n_ids
         ids = take_array(&worker.work)
         self._return(worker)

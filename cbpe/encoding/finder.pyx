@@ -13,12 +13,13 @@ which bytes begin one (about 1 GB/s, where an alternation of the re module witho
 UTF-8 needs no further care: no character's bytes occur inside another's.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memchr
 
 cimport cython
 
+from cbpe.encoding.utf8 cimport utf8_of
 from cbpe.ids cimport pair_key
 from cbpe.pairtable cimport (
     NO_SLOT,
@@ -117,22 +118,24 @@ cdef class SpecialFinder:
             p += 1
         return 0
 
-    def first(self, bytes text not None):
-        """The first word that a text holds, or None."""
-        cdef const uint8_t *pointer = <const uint8_t *> PyBytes_AS_STRING(text)
-        cdef size_t n = PyBytes_GET_SIZE(text), start = 0
+    def first(self, text):
+        """The first word that a text, a str or bytes, holds, or None."""
+        cdef Py_ssize_t n
+        cdef const uint8_t *pointer = utf8_of(text, &n)
+        cdef size_t start = 0
         cdef uint32_t found
         with nogil:
             found = self._next(pointer, n, &start)
         return self.words[found - 1] if found else None
 
-    def cut(self, bytes text not None):
-        """The text cut at the words, which come as their ids: {b"<e>": 300}, b"a<e>b" -> [b"a", 300, b"b"].
+    def cut(self, text):
+        """The text cut at the words, which come as their ids: {b"<e>": 300}, "a<e>b" -> [b"a", 300, b"b"].
 
-        No stretch is empty, but a text without a word is one stretch, even if it is empty.
+        No stretch is empty, but a text without a word is one stretch, even if it is empty: the text as it was given.
         """
-        cdef const uint8_t *pointer = <const uint8_t *> PyBytes_AS_STRING(text)
-        cdef size_t n = PyBytes_GET_SIZE(text), start = 0, end = 0
+        cdef Py_ssize_t n
+        cdef const uint8_t *pointer = utf8_of(text, &n)
+        cdef size_t start = 0, end = 0
         cdef uint32_t found
         cdef list parts = []
         while True:
@@ -141,11 +144,11 @@ cdef class SpecialFinder:
             if not found:
                 break
             if start > end:
-                parts.append(text[end:start])
+                parts.append(pointer[end:start])
             parts.append(self.ids[found - 1])
             end = start = start + PyBytes_GET_SIZE(self.words[found - 1])
         if end == 0:
             return [text]
-        if end < n:
-            parts.append(text[end:])
+        if end < <size_t> n:
+            parts.append(pointer[end:n])
         return parts
