@@ -298,19 +298,20 @@ def test_settled_chunks_stay_whatever_follows(kind: str, alphabet: str, longest:
 
 def first_cut(text: str, start: int) -> int:
     """find_cut by its definition, in offsets of characters."""
-    cuts = (o for o in range(max(start, 1), len(text)) if text[o - 1] == "\n" and regex.match(r"\S", text[o]))
-    return next(cuts, -1)
+    cut = regex.compile(r"(?<=\n)[^\s/]|(?<=[a-zA-Z0-9]\r?\n)/")
+    return next((o for o in range(start, len(text)) if cut.match(text, o)), -1)
 
 
 def test_only_o200k_joins_what_stands_on_two_lines() -> None:
-    assert [kind for kind in NAMED_PATTERNS if not SPLITTERS[kind].cuttable] == ["o200k"]
-    assert COMPILED["o200k"].findall(".\n/") == [".\n/"]
+    joins = [kind for kind in NAMED_PATTERNS if ".\n/" in COMPILED[kind].findall(".\n/")]
+    assert joins == ["o200k"]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in NAMED_PATTERNS if SPLITTERS[kind].cuttable])
+@pytest.mark.parametrize("kind", NAMED_PATTERNS)
 def test_cuts_are_exact(kind: str) -> None:
     splitter = SPLITTERS[kind]
-    for text in itertools.chain(strings("' \n\ra1.", 5), strings("\n\t\r\u3000s'", 5)):
+    texts = strings("' \n\ra1.", 5), strings("\n\t\r\u3000s'", 5), strings("/\n\r.a ", 6)
+    for text in itertools.chain(*texts):
         encoded = text.encode()
         ends = wanted_ends(kind, text)
         cut = 0
@@ -326,7 +327,7 @@ def test_cuts_are_exact(kind: str) -> None:
 
 
 def testnext_cut_finds_the_first_cut() -> None:
-    for text in strings("a\n \x1c\r", 6):
+    for text in itertools.chain(strings("a\n \x1c\r", 6), strings("a\n/\r.", 6)):
         for start in range(len(text) + 2):
             assert split.next_cut(text.encode(), start) == first_cut(text, start), (text, start)
     assert split.next_cut(b"\nab\nc", 1) == 1
@@ -337,7 +338,7 @@ def testnext_cut_finds_the_first_cut() -> None:
 def testnext_cut_before_every_code_point() -> None:
     spaces = set(regex.findall(r"\s", "".join(map(chr, range(0x110000)))))
     for c in itertools.chain(range(0xD800), range(0xE000, 0x110000, 7)):
-        assert split.next_cut(b"\n" + chr(c).encode()) == (-1 if chr(c) in spaces else 1), hex(c)
+        assert split.next_cut(b"\n" + chr(c).encode()) == (-1 if chr(c) in spaces or c == ord("/") else 1), hex(c)
 
 
 def testnext_cut_waits_for_whole_characters() -> None:
@@ -350,7 +351,7 @@ def testnext_cut_waits_for_whole_characters() -> None:
     assert split.next_cut(b"a\n\xe3a") == 2
     assert split.next_cut(b"a\n\xed\xa0") == 2             # a surrogate: nothing can mend it
     for tail in byte_strings():
-        certain = tail != b"" and tail not in BEGINNINGS and regex.match(r"\S", tail.decode("utf-8", "replace"))
+        certain = tail != b"" and tail not in BEGINNINGS and regex.match(r"[^\s/]", tail.decode("utf-8", "replace"))
         if b"\n" not in tail:
             assert split.next_cut(b"\n" + tail, 1) == (1 if certain else -1), tail
 
@@ -435,7 +436,7 @@ def test_native_splitters_serve_exactly_their_patterns() -> None:
         for given_as in (pattern, regex.compile(pattern)):
             splitter = splitter_for(given_as)
             assert (splitter.kind, splitter.pattern) == (kind, pattern)
-            assert (splitter.cuttable, splitter.compiled) == (kind != "o200k", None)
+            assert (splitter.cuttable, splitter.compiled) == (True, None)
         flagged = [regex.compile(pattern, flag) for flag in (regex.IGNORECASE, regex.VERSION1, regex.ASCII)]
         for other in (pattern + " ", pattern + "|x", *flagged):
             splitter = splitter_for(other)

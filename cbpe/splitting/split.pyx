@@ -11,7 +11,8 @@ CBPE_ISA. Any other pattern goes through regex itself. A Splitter is one pattern
 A native splitter takes a block as a whole text. Whoever has a longer text asks settled which chunks of a block do not
 depend on what follows it, or find_cut where a block may begin so that what precedes it does not matter. The second is
 between "\\n" and a character that is not whitespace: no chunk holds both, except under o200k's pattern, by which
-".\\n/" is one, and which is therefore not cuttable. What matters there is the border only. GPT-2's pattern splits
+".\\n/" is one; so a "/" counts only if a letter or digit of ASCII ends the line before. What matters there is the
+border only. GPT-2's pattern splits
 "\\n\\n" before a letter into "\\n" and "\\n" but leaves it whole at the end of the text, so a block must reach at least
 one character beyond the cut where it is to end.
 
@@ -219,7 +220,7 @@ def splitter_for(pattern):
     else:
         splitter.kind = "regex"
     splitter.native = _native(splitter.kind, _chosen)
-    splitter.cuttable = splitter.native != NULL and splitter.kind != "o200k"
+    splitter.cuttable = splitter.native != NULL
     if splitter.native == NULL:
         splitter.compiled = compiled
     return splitter
@@ -296,7 +297,7 @@ cdef int64_t find_cut(const uint8_t *text, size_t n, size_t start) noexcept nogi
     """The first offset from max(start, 1) on that stands behind "\\n" and before what is not whitespace; or -1.
 
     "a\\nb\\n c" -> 2 from 0 on, -1 from 3 on. A wrong byte is no whitespace; but at the end of text[0:n], where more
-    bytes might make a character of what stands there, nothing is certain and nothing is found.
+    bytes might make a character of what stands there, nothing is certain and nothing is found. "/" as in "a\\n/b" only.
     """
     cdef size_t p = start if start > 0 else 1, next = 0
     cdef const uint8_t *newline
@@ -310,10 +311,17 @@ cdef int64_t find_cut(const uint8_t *text, size_t n, size_t start) noexcept nogi
         if class_ == WRONG:
             if not _is_incomplete(text + p, n - p):
                 return p
-        elif class_ != SPACE:
+        elif class_ != SPACE and (text[p] != c"/" or _ends_in_a_word(text, p - 1)):
             return p
         p += 1
     return -1
+
+
+cdef inline bint _ends_in_a_word(const uint8_t *text, size_t n) noexcept nogil:
+    """Whether the last character of a line is a letter or digit of ASCII: of "a" and "a\\r"."""
+    if n > 0 and text[n - 1] == c"\r":
+        n -= 1
+    return n > 0 and (c"a" <= text[n - 1] | 0x20 <= c"z" or c"0" <= text[n - 1] <= c"9")
 
 
 # --- UTF-8 ---
