@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from cbpe.encoding.decoder import Decoder
+from cbpe.encoding.decoder import Decoder, add_merged
 from cbpe.encoding.encoder import Encoder
 from cbpe.encoding.finder import SpecialFinder
 from cbpe.errors import UnknownIdError
@@ -140,8 +140,7 @@ class Model:
                     raise UnknownIdError(f"merge {(left, right)} -> {number}: no merge before it makes {missing}")
                 vocab[number] = vocab[left] + vocab[right]
         else:
-            for number, (left, right) in zip(self._merged_ids().tolist(), self.pairs.tolist(), strict=True):
-                vocab[number] = vocab[left] + vocab[right]
+            add_merged(vocab, self.pairs, self._merged_ids())
         if with_specials:
             for word, number in self.special_tokens.items():
                 vocab[number] = word.encode()

@@ -142,6 +142,16 @@ cdef as_array(ids):
         return None
 
 
+def add_merged(dict tokens not None, const uint32_t[:, :] pairs not None, const uint32_t[:] ids not None):
+    """Adds to tokens, id -> bytes, what merges make: with b"a" and b"b" for 97 and 98, [[97, 98]] and [256] add b"ab".
+
+    A loop in Python took 0.13 s for the 100,000 merges of cl100k, which a first decode waited for.
+    """
+    cdef Py_ssize_t i
+    for i in range(ids.shape[0]):
+        tokens[ids[i]] = <bytes> tokens[pairs[i, 0]] + <bytes> tokens[pairs[i, 1]]
+
+
 @cython.final
 cdef class Decoder:
     """Turns ids into bytes.
