@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 import cbpe
 from cbpe.base import Attribute, Tokenizer
-from cbpe.encoding.batch import encode_flat, encode_lists
-from cbpe.encoding.encoder import encodable
+from cbpe.encoding.batch import Parts, encode_flat, encode_lists, parts_of
+from cbpe.encoding.encoder import all_encodable, encodable
 from cbpe.encoding.files import encode_files
 from cbpe.errors import (
     ChunkStoreError,
@@ -438,14 +438,15 @@ class NativeTokenizer(Tokenizer):
         """The text, cut at the special tokens that are allowed, which come as their ids."""
         return model.cutter(allowed_special).parts(self._as_encodable(text))
 
-    def _batch_parts(
-        self, texts: Iterable[str], allowed_special: str | Set[str], model: Model
-    ) -> list[list[str | bytes | int]]:
-        """_parts of each text; what is wrong with one is said with its index."""
+    def _batch_parts(self, texts: Iterable[str], allowed_special: str | Set[str], model: Model) -> list[Parts]:
+        """Each text, or its _parts; what is wrong with one is said with its index."""
         if isinstance(texts, (str, bytes)):
             raise TypeError(f"texts must be a list of str, not a single {type(texts).__name__}")
+        texts = list(texts)
         cutter = model.cutter(allowed_special)
-        parts = []
+        if all_encodable(texts) and cutter.leaves_whole(texts):
+            return list[Parts](texts)
+        parts = list[Parts]()
         for index, text in enumerate(texts):
             try:
                 parts.append(cutter.parts(self._as_encodable(text)))
@@ -458,10 +459,10 @@ class NativeTokenizer(Tokenizer):
                 raise TypeError(f"text {index} of the batch: {error}") from None
         return parts
 
-    def _ids_of_parts(self, parts: list[str | bytes | int]) -> list[int]:
+    def _ids_of_parts(self, parts: Parts) -> list[int]:
         """The ids of one text's parts, by a subclass's own way of encoding."""
         ids: list[int] = []
-        for part in parts:
+        for part in parts_of(parts):
             ids += [part] if isinstance(part, int) else self.encode_ordinary(_as_str(part))
         return ids
 

@@ -90,6 +90,11 @@ class Cutter:
                 f"allowed_special must be 'all', 'none', 'none_raise' or a set of special tokens: {allowed_special!r}"
             )
 
+    def leaves_whole(self, texts: list[str]) -> bool:
+        """Whether parts would return every text as it is. Raises UnicodeEncodeError for lone surrogates."""
+        finder = self._allowed or self._refused
+        return finder is None or not finder.is_in_any(texts)
+
     def parts(self, text: str) -> list[str | bytes | int]:
         """A text cut at its special tokens, which come as their ids: "a<e>b" -> [b"a", 300, b"b"].
 

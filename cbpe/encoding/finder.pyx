@@ -118,6 +118,18 @@ cdef class SpecialFinder:
             p += 1
         return 0
 
+    def is_in_any(self, list texts not None):
+        """Whether any of the texts, each a str or bytes, holds a word."""
+        cdef const uint8_t *pointer
+        cdef Py_ssize_t n
+        cdef size_t start
+        for text in texts:
+            pointer = utf8_of(text, &n)
+            start = 0
+            if self._next(pointer, n, &start):
+                return True
+        return False
+
     def first(self, text):
         """The first word that a text, a str or bytes, holds, or None."""
         cdef Py_ssize_t n
