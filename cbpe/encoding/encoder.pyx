@@ -879,15 +879,24 @@ cdef class Encoder:
         cdef list mine = list(texts)            # the caller's may change meanwhile
         pieces = self._pieces(mine, splitter, num_threads)
         if len(pieces) == 1:
-            done = [self._encode_piece(mine, splitter, *pieces[0])]
-        else:
-            with ThreadPoolExecutor(num_threads) as pool:
-                done = list(pool.map(lambda piece: self._encode_piece(mine, splitter, *piece), pieces))
+            ids, counts = self._encode_piece(mine, splitter, *pieces[0])
+            return ids, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         offsets = np.zeros(len(mine) + 1, np.int64)
-        for (first, last, _, _), (_, counts) in zip(pieces, done, strict=True):
-            offsets[first + 1 : last + 1] += counts
-        np.cumsum(offsets, out=offsets)
-        return done[0][0] if len(done) == 1 else np.concatenate([ids for ids, _ in done]), offsets
+        with ThreadPoolExecutor(num_threads) as pool:
+            done = list(pool.map(lambda piece: self._encode_piece(mine, splitter, *piece), pieces))
+            for (first, last, _, _), (_, counts) in zip(pieces, done, strict=True):
+                offsets[first + 1 : last + 1] += counts
+            np.cumsum(offsets, out=offsets)
+            # threads put the pieces together too: of 50 ms for 20 MB of English, one took 6
+            borders = np.cumsum([0, *(len(ids) for ids, _ in done)])
+            joined = np.empty(sum(len(ids) for ids, _ in done), np.uint32)
+
+            def put(i):
+                joined[borders[i] : borders[i + 1]] = done[i][0]
+
+            for _ in pool.map(put, range(len(done))):
+                pass
+        return joined, offsets
 
     def encode_batch(self, list texts not None, Splitter splitter not None, num_threads=1):
         """The ids of many texts, as a list of lists of ints."""
