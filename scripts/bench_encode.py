@@ -3,6 +3,7 @@
     pip install ".[bench]"
     python scripts/bench_encode.py english.txt code.txt multilingual.txt       # the first 20 MB of each
     python scripts/bench_encode.py english.txt --files big.txt --threads 2     # whole files too, beside gigatoken
+    python scripts/bench_encode.py english.txt --own                           # cbpe alone: threads, splitting
 
 Every run is a process of its own that makes an encoder, has it encode one word, and then times it: the first pass over
 the text, when no cache holds anything of it, and later passes over the same text. Runs go in turn (A B C A B C), so
@@ -186,7 +187,7 @@ KINDS = ("array", "list", "decode array", "decode list")
 class Job:
     """What a child does: an action, with an encoder, in one of the kinds, on the first size bytes of a file."""
 
-    action: str             # "kinds", "check", "time", "file"; "ranks" writes the .tiktoken file
+    action: str             # "kinds", "check", "time", "file", "batch", "split"; "ranks" writes the .tiktoken file
     ranks: str
     name: str = ""
     kind: str = ""
@@ -277,6 +278,53 @@ def encode_whole_file(job: Job) -> dict[str, Any]:
     return {"seconds": seconds, "memory": memory, "count": len(ids), "digest": digest(ids)}
 
 
+def time_batches(job: Job) -> dict[str, list[float]]:
+    """Later passes of encode_batch_to_numpy over documents of some 4,000 characters, with one thread and with more."""
+    from cbpe import GPT4Tokenizer
+
+    tokenizer = GPT4Tokenizer()
+    text = read_text(job)
+    documents = [""]
+    for line in text.splitlines(keepends=True):
+        documents[-1] += line
+        if len(documents[-1]) > 4000:
+            documents.append("")
+    calls: dict[str, Call] = {
+        "documents": lambda threads: tokenizer.encode_batch_to_numpy(documents, "none", threads),
+        "one text": lambda threads: tokenizer.encode_batch_to_numpy([text], "none", threads),
+    }
+    seconds: dict[str, list[float]] = {}
+    for number in range(2 + job.passes):
+        for name, call in calls.items():
+            for threads in (1, job.threads):
+                start = time.perf_counter()
+                call(threads)
+                if number > 1:          # both have filled their caches
+                    seconds.setdefault(f"{name}, {threads}", []).append(time.perf_counter() - start)
+    return seconds
+
+
+def time_splitting(job: Job) -> list[float]:
+    """Seconds for a text's chunk ends as an array; of "regex", for a list of the chunks by its findall."""
+    import regex
+
+    from cbpe.splitting.split import splitter_for
+
+    text = read_text(job)
+    seconds = []
+    if job.name == "regex":
+        split: Call = regex.compile(pattern()).findall
+        given: Any = text
+    else:
+        split = splitter_for(pattern()).spans
+        given = text.encode()
+    for _ in range(1 + job.passes):
+        start = time.perf_counter()
+        split(given)
+        seconds.append(time.perf_counter() - start)
+    return seconds[1:]
+
+
 def peak_memory() -> int | None:
     """Bytes that this process had in memory at its most, mapped pages included; None where the system does not tell."""
     try:
@@ -299,6 +347,10 @@ def run_here(job: Job) -> None:
         result = digest(call(given))
     elif job.action == "time":
         result = time_passes(job)
+    elif job.action == "batch":
+        result = time_batches(job)
+    elif job.action == "split":
+        result = time_splitting(job)
     else:
         result = encode_whole_file(job)
     print(flush=True)
@@ -309,8 +361,8 @@ class ChildError(Exception):
     """A child that failed or took too long; the message says why, in one line."""
 
 
-def run_in_child(job: Job, limit: float) -> Any:
-    environment = dict(os.environ, RAYON_NUM_THREADS=str(job.threads), TOKENIZERS_PARALLELISM="false")
+def run_in_child(job: Job, limit: float, **variables: str) -> Any:
+    environment = dict(os.environ, **variables, RAYON_NUM_THREADS=str(job.threads), TOKENIZERS_PARALLELISM="false")
     command = [sys.executable, __file__, "--child", json.dumps(asdict(job))]
     try:
         child = subprocess.run(
@@ -426,6 +478,36 @@ def measure_files(paths: Iterable[str], names: list[str], args: argparse.Namespa
             )
 
 
+def measure_own(paths: Iterable[str], args: argparse.Namespace, ranks: str) -> None:
+    """What more threads bring, and how fast texts are split, beside the regex package."""
+    job = Job("batch", ranks, size=args.size * 1_000_000, passes=args.passes, threads=args.threads)
+    print(f"\nencode_batch_to_numpy, later passes, MB/s with 1 thread and with {args.threads}\n")
+    print("| text | given as | 1 | more | ratio |")
+    print("|---|---|---:|---:|---:|")
+    for path in paths:
+        runs = [run_in_child(replace(job, corpus=path), args.limit) for _ in range(args.runs)]
+        for name in ("documents", "one text"):
+            one, more = (
+                statistics.median(second for run in runs for second in run[f"{name}, {threads}"])
+                for threads in (1, args.threads)
+            )
+            size = job.size / 1e6
+            print(f"| {Path(path).name} | {name} | {size / one:,.0f} | {size / more:,.0f} | {one / more:.2f} |")
+    print("\nSplitting by GPT-4's pattern, one thread, MB/s: chunk ends as an array beside regex.findall\n")
+    print("| text | regex | simple | portable | sse2 | best | sse2 / regex | best / regex |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    for path in paths:
+        speeds = []
+        for name in ("regex", "simple", "portable", "sse2", ""):
+            size = 2_000_000 if name == "regex" else job.size       # it would take minutes
+            task = replace(job, action="split", name=name, corpus=path, size=size)
+            isa = {"CBPE_ISA": name} if name not in ("regex", "") else {}
+            runs = [run_in_child(task, args.limit, **isa) for _ in range(args.runs)]
+            speeds.append(size / 1e6 / statistics.median(second for run in runs for second in run))
+        cells = " | ".join(f"{speed:,.0f}" for speed in speeds)
+        print(f"| {Path(path).name} | {cells} | {speeds[3] / speeds[0]:.0f} | {speeds[4] / speeds[0]:.0f} |")
+
+
 def processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -449,7 +531,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="processes for each figure (3)")
     parser.add_argument("--passes", type=int, default=3, metavar="N", help="later passes in each process (3)")
     parser.add_argument("--files", nargs="+", default=[], metavar="FILE", help="files to encode as a whole too")
-    parser.add_argument("--threads", type=int, default=2, metavar="N", help="for --files (2)")
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="for --files and --own (2)")
+    parser.add_argument("--own", action="store_true", help="no peers: what threads bring, and splitting beside regex")
     parser.add_argument(
         "--peers", nargs="*", choices=PEERS, metavar="PEER", help=f"of {', '.join(PEERS)} (default: all installed)"
     )
@@ -483,6 +566,9 @@ def main() -> int:
             f"{processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
             f"Python {platform.python_version()}"
         )
+        if args.own:
+            measure_own(args.corpus, args, ranks)
+            return 0
         for name in list(names):
             try:
                 abilities[name] = run_in_child(Job("kinds", ranks, name=name), args.limit)

@@ -66,7 +66,7 @@ UNICODE_EDITION = TABLES_UNICODE_EDITION.decode()       # the edition of Unicode
 
 _DEFAULT_FLAGS = int(regex.VERSION0 | regex.UNICODE)    # what regex.compile(pattern) gives
 
-cdef size_t _WINDOW = 1 << 20       # bytes that a native splitter is given at a time
+cdef size_t _WINDOW = 1 << 18       # bytes that a native splitter is given at a time
 _BATCH = 1 << 14                    # matches of another pattern that are held at a time
 _NATIVE_KINDS = {pattern: kind for kind, pattern in NAMED_PATTERNS.items()}
 
