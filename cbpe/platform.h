@@ -1,4 +1,4 @@
-/* What compilers and systems spell differently: a prefetch, a hint for huge pages, a load of eight bytes.
+/* What compilers and systems spell differently: a prefetch, huge pages, a load of eight bytes.
  *
  * Each has a portable fallback; none changes a result. */
 #ifndef CBPE_PLATFORM_H
@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #if defined(__linux__)
@@ -35,6 +36,49 @@ static inline void cbpe_advise_huge(void *memory, size_t bytes) {
     (void)bytes;
 #endif
 }
+
+/* Memory that is all zero, for a table that is looked up at random: on Linux, from 2 MB on, in huge pages from its first
+ * byte to its last. Of 4 MB that calloc finds anywhere, half may lie outside whole huge pages. NULL if there is none. */
+#if defined(__linux__) && defined(MADV_HUGEPAGE) && !defined(__SANITIZE_ADDRESS__)
+#define CBPE_HUGE ((size_t)1 << 21)
+
+static inline size_t cbpe_in_huge_pages(size_t bytes) { return (bytes + CBPE_HUGE - 1) & ~(CBPE_HUGE - 1); }
+
+static inline void *cbpe_zeroed_pages(size_t bytes) {
+    if (bytes < CBPE_HUGE) {
+        return calloc(bytes, 1);
+    }
+    const size_t size = cbpe_in_huge_pages(bytes);
+    char *mapped = mmap(NULL, size + CBPE_HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) {
+        return NULL;
+    }
+    char *first = (char *)(((uintptr_t)mapped + CBPE_HUGE - 1) & ~(uintptr_t)(CBPE_HUGE - 1));
+    if (first > mapped) {
+        (void)munmap(mapped, (size_t)(first - mapped));
+    }
+    if (mapped + CBPE_HUGE > first) {
+        (void)munmap(first + size, (size_t)(mapped + CBPE_HUGE - first));
+    }
+    (void)madvise(first, size, MADV_HUGEPAGE);
+    return first;
+}
+
+static inline void cbpe_free_pages(void *memory, size_t bytes) {
+    if (bytes < CBPE_HUGE) {
+        free(memory);
+    } else if (memory != NULL) {
+        (void)munmap(memory, cbpe_in_huge_pages(bytes));
+    }
+}
+#else
+static inline void *cbpe_zeroed_pages(size_t bytes) { return calloc(bytes, 1); }
+
+static inline void cbpe_free_pages(void *memory, size_t bytes) {
+    (void)bytes;
+    free(memory);
+}
+#endif
 
 /* Eight bytes at any address as one word, the first byte lowest: "abcdefgh" -> 0x6867666564636261. */
 static inline uint64_t cbpe_load64(const uint8_t *bytes) {

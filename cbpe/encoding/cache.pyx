@@ -13,14 +13,14 @@ has a third of it.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
 from cbpe.chunkkeys cimport LONG, hash_words
 from cbpe.ids cimport id_t
 
 cdef extern from "platform.h" nogil:
-    void cbpe_advise_huge(void *memory, size_t bytes)
+    void *cbpe_zeroed_pages(size_t bytes)
+    void cbpe_free_pages(void *memory, size_t bytes)
 
 cdef enum:
     FIRST_BITS = 8              # log2 of the lines there are at first
@@ -29,13 +29,17 @@ cdef enum:
     LEAST_RING = 1 << 12        # above all that a record may have: KEPT bytes and as many ids
 
 
+cdef inline size_t table_size(int bits) noexcept nogil:
+    """Bytes for 2**bits lines, and one more, for memory need not begin where a line does."""
+    return ((<size_t> 1 << bits) + 1) * sizeof(Line)
+
+
 cdef int allocate_lines(Cache *cache, int bits) except -1 nogil:
     cdef size_t size = <size_t> 1 << bits
-    cdef void *memory = calloc(size + 1, sizeof(Line))
+    cdef void *memory = cbpe_zeroed_pages(table_size(bits))
     if memory == NULL:
         with gil:
             raise MemoryError(f"no memory for {size * sizeof(Line):,} bytes of cache")
-    cbpe_advise_huge(memory, size * sizeof(Line))
     cache.memory = memory
     cache.lines = <Line *> ((<uint64_t> memory + sizeof(Line) - 1) // sizeof(Line) * sizeof(Line))
     cache.shift = 64 - bits
@@ -62,8 +66,8 @@ cdef int cache_init(Cache *cache, uint64_t most_bytes) except -1 nogil:
 
 
 cdef void cache_free(Cache *cache) noexcept nogil:
-    free(cache.memory)
-    free(cache.ring)
+    cbpe_free_pages(cache.memory, table_size(64 - cache.shift))
+    cbpe_free_pages(cache.ring, cache.ring_size)
 
 
 cdef bint put(Entry *place, const Entry *entry) noexcept nogil:
@@ -90,7 +94,8 @@ cdef int grow_lines(Cache *cache) except -1 nogil:
     """Moves everything into more lines. First lines keep their order, so both tables are walked once."""
     cdef void *memory = cache.memory
     cdef Line *lines = cache.lines
-    cdef uint64_t n_lines = <uint64_t> 1 << (64 - cache.shift)
+    cdef int bits = 64 - cache.shift
+    cdef uint64_t n_lines = <uint64_t> 1 << bits
     cdef uint64_t i, j
     cdef Entry *entry
     allocate_lines(cache, 64 - max(cache.shift - GROWTH_BITS, cache.least_shift))
@@ -99,7 +104,7 @@ cdef int grow_lines(Cache *cache) except -1 nogil:
             entry = &lines[i].entries[j]
             if entry.tail != 0:
                 put_anywhere(cache, hash_words(entry.head, entry.tail), entry)
-    free(memory)
+    cbpe_free_pages(memory, table_size(bits))
     return 0
 
 
@@ -113,10 +118,13 @@ cdef int cache_insert(Cache *cache, uint64_t hash, const Entry *entry) except -1
 
 cdef int resize_ring(Cache *cache, uint64_t size) except -1 nogil:
     """The ring has not been full once: every place stays where it is."""
-    cdef void *larger = realloc(cache.ring, size)
+    cdef void *larger = cbpe_zeroed_pages(size)
     if larger == NULL:
         with gil:
             raise MemoryError(f"no memory for {size:,} bytes of cache")
+    if cache.ring != NULL:
+        memcpy(larger, cache.ring, cache.ring_size)
+    cbpe_free_pages(cache.ring, cache.ring_size)
     cache.ring = <uint8_t *> larger
     cache.ring_size = size
     return 0

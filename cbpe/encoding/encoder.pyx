@@ -82,6 +82,8 @@ cdef extern from "platform.h" nogil:
     void cbpe_prefetch(const void *address)
     void cbpe_prefetch_read(const void *address)
     void cbpe_advise_huge(void *memory, size_t bytes)
+    void *cbpe_zeroed_pages(size_t bytes)
+    void cbpe_free_pages(void *memory, size_t bytes)
 
 cdef enum:
     BATCH = 128                 # chunks that are looked up together
@@ -166,6 +168,11 @@ cdef bint is_whole(const Merges *merges, const Token *tokens, id_t made) noexcep
     return True
 
 
+cdef inline size_t vocabulary_size(const Model *model) noexcept nogil:
+    """Bytes for the lines, and one more, for memory need not begin where a line does."""
+    return <size_t> model.line_mask + 2 * sizeof(VocabularyLine)
+
+
 cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_id) except -1 nogil:
     """Every byte, and every token of a packed model whose bytes give it back: those with low ids, more frequent, first.
 
@@ -184,11 +191,10 @@ cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_
     while 3 * n_lines < 2 * n_tokens and n_lines < 1 << 26:
         n_lines *= 2
     model.line_mask = (n_lines - 1) * sizeof(VocabularyLine)
-    model.memory = calloc(n_lines + 1, sizeof(VocabularyLine))
+    model.memory = cbpe_zeroed_pages(vocabulary_size(model))
     if model.memory == NULL:
         with gil:
             raise MemoryError(f"no memory for a vocabulary of {n_tokens:,} tokens")
-    cbpe_advise_huge(model.memory, n_lines * sizeof(VocabularyLine))
     model.lines = <uint8_t *> ((<uint64_t> model.memory + 63) // 64 * 64)
     memset(byte, 0, 16)
     for i in range(256):
@@ -814,7 +820,7 @@ cdef class Encoder:
 
     def __dealloc__(self):
         merges_free(&self.model.merges)
-        free(self.model.memory)
+        cbpe_free_pages(self.model.memory, vocabulary_size(&self.model))
 
     def __reduce__(self):
         raise TypeError("an Encoder cannot be pickled: make it anew from its merges")
