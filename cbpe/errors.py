@@ -57,3 +57,22 @@ class CorpusDecodeError(UnicodeDecodeError):
             f"{self.source}: byte {self.object[:1]!r} at offset {self.offset:,} is not UTF-8; "
             'mend the file, or pass errors="replace" to read U+FFFD in its place'
         )
+
+
+class CorpusFormatError(ValueError):
+    """A line, a row or a file of a corpus that is not what its name says: no JSON, no such column, cut short.
+
+    Attributes: source, the file's path, with "#" and the row group's number for a row; line or row, counted from 1 and
+    0, of the one that is wrong, None if it is the file.
+    """
+
+    def __init__(self, source: str, reason: str, line: int | None = None, row: int | None = None) -> None:
+        super().__init__(source, reason, line, row)
+        self.source = source
+        self.line = line
+        self.row = row
+        self._reason = reason
+
+    def __str__(self) -> str:
+        where = "".join(f", {word} {n:,}" for word, n in (("line", self.line), ("row", self.row)) if n is not None)
+        return f"{self.source}{where}: {self._reason}"

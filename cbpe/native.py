@@ -7,7 +7,6 @@ leave as bytes. Here arguments are checked and the parts are called; what each d
 from __future__ import annotations
 
 import operator
-import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
@@ -27,17 +26,16 @@ from cbpe.errors import (
     UnknownIdError,
     VocabSizeError,
 )
+from cbpe.inputs import StrPath, find_sources
 from cbpe.model import Model
 from cbpe.special import MAX_ID, check_special_tokens, check_word
 from cbpe.splitting.split import Splitter
 from cbpe.threads import thread_count
 from cbpe.training import ChunkStore, learn_merges
-from cbpe.training.corpus import check_paths
 
 if TYPE_CHECKING:
     from typing import SupportsIndex
 
-    StrPath = str | os.PathLike[str]
     SpecialTokens = Iterable[str] | Mapping[str, int]
 
 
@@ -359,7 +357,7 @@ class NativeTokenizer(Tokenizer):
         """
         model = self._model
         threads = _as_thread_count(num_threads)
-        names = check_paths(path)
+        names = [source.path for source in find_sources(path)]
         kind = _id_type(dtype, None if self._encodes_its_own_way else model.max_id)
         if isinstance(eot, str):
             if eot not in model.specials:

@@ -216,12 +216,13 @@ def test_a_failure_leaves_what_was_there(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"abc")
     (tmp_path / "bad.txt").write_bytes(b"abc\xff")
     tokenizer.encode_file(tmp_path / "a.txt", tmp_path / "a.bin")
+    (tmp_path.parent / f"{tmp_path.name}_empty").mkdir()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     out = tmp_path / "a.bin"
     for wrong, how in (
         (CorpusDecodeError, {"path": [tmp_path / "a.txt", tmp_path / "bad.txt"]}),
         (FileNotFoundError, {"path": tmp_path / "missing.txt"}),
-        (IsADirectoryError, {"path": tmp_path}),
+        (FileNotFoundError, {"path": tmp_path.parent / f"{tmp_path.name}_empty"}),
         (TypeError, {"path": 5}),
         (ValueError, {"errors": "ignore"}),
         (ValueError, {"num_threads": 0}),

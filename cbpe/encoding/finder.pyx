@@ -14,8 +14,11 @@ UTF-8 needs no further care: no character's bytes occur inside another's.
 """
 
 from cpython.bytes cimport PyBytes_GET_SIZE
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
 from libc.string cimport memchr
+
+import numpy as np
 
 cimport cython
 
@@ -44,6 +47,7 @@ cdef class SpecialFinder:
     cdef uint32_t[::1] ends     # by node: 1 + the number of the word that ends there, or 0
     cdef list words             # those that can be found
     cdef list ids
+    cdef readonly size_t longest            # bytes of the longest word
     cdef uint8_t[256] begins    # by byte: whether a word begins with it
     cdef int only               # the byte with which all words begin, or -1
 
@@ -73,6 +77,7 @@ cdef class SpecialFinder:
                 self.ids.append(number)
                 ends[node] = len(self.words)
                 self.begins[<uint8_t> word[0]] = 1
+        self.longest = max(map(len, self.words), default=0)
         firsts = {word[0] for word in self.words}
         self.only = firsts.pop() if len(firsts) == 1 else -1
         self.ends = memoryview(bytearray(4 * len(ends))).cast("I")
@@ -164,3 +169,58 @@ cdef class SpecialFinder:
         if end < <size_t> n:
             parts.append(pointer[end:n])
         return parts
+
+    def has_byte(self, uint8_t byte):
+        """Whether a word holds the byte."""
+        return any(byte in word for word in self.words)
+
+    def length_at(self, const uint8_t[::1] text not None, size_t start):
+        """The length of the word that begins at start, 0 if none does."""
+        cdef uint32_t found = self._at(&text[0], text.shape[0], start) if start < <size_t> text.shape[0] else 0
+        return len(self.words[found - 1]) if found else 0
+
+    def stretches(self, const uint8_t[::1] text not None, const uint64_t[::1] begins not None,
+                  const uint64_t[::1] ends not None, const uint64_t[::1] places not None):
+        """What lies between words in many texts, text[begins[i]:ends[i]], of which the first byte stands at places[i].
+
+        Returns begins, ends and places of the stretches, uint64[n] each: {b"<e>": 300}, b"a<e>b", [0], [5], [70] ->
+        [0, 4], [1, 5], [70, 74]. No stretch is empty.
+        """
+        cdef uint64_t *found = NULL         # three for each stretch
+        cdef uint64_t n = 0, room = 0, begin
+        cdef size_t start
+        cdef uint32_t number
+        cdef uint32_t[::1] lengths = np.array([0, *map(len, self.words)], np.uint32)
+        cdef uint64_t i
+        try:
+            with nogil:
+                for i in range(<uint64_t> begins.shape[0]):
+                    begin = start = begins[i]
+                    number = 1
+                    while number:
+                        number = self._next(&text[0], ends[i], &start)
+                        if not number:
+                            start = ends[i]
+                        if start > begin:
+                            if n + 3 > room:
+                                room = max(2 * room, 3 * <uint64_t> begins.shape[0] + 3)
+                                found = _larger(found, room)
+                            found[n] = begin
+                            found[n + 1] = start
+                            found[n + 2] = places[i] + (begin - begins[i])
+                            n += 3
+                        begin = start = start + lengths[number]
+            if n == 0:
+                return np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.uint64)
+            rows = np.array(<uint64_t[:n // 3, :3]> found)
+        finally:
+            free(found)
+        return tuple(np.ascontiguousarray(rows.T))
+
+
+cdef uint64_t *_larger(uint64_t *memory, uint64_t n) except NULL nogil:
+    cdef uint64_t *larger = <uint64_t *> realloc(memory, n * sizeof(uint64_t))
+    if larger == NULL:
+        with gil:
+            raise MemoryError(f"no memory for {n // 3:,} stretches of text")
+    return larger

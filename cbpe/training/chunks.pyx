@@ -133,6 +133,53 @@ cdef class ChunkCounter:
             with nogil:
                 self._add(&text[0], &ends[0], <uint64_t> ends.shape[0], place, NULL)
 
+    def count_texts(self, const uint8_t[::1] text, const uint64_t[::1] begins, const uint64_t[::1] ends,
+                    const uint64_t[::1] places):
+        """Splits and counts many texts, each of which ends where it ends: text[begins[i]:ends[i]], seen at places[i].
+
+        The pattern is native, or None, by which each text is one chunk. Raises ValueError for a text that is not UTF-8.
+        """
+        cdef uint64_t size = text.shape[0], i, n
+        cdef const uint8_t *start
+        cdef uint8_t *padded = NULL
+        cdef bint is_whole = self.splitter.kind == "whole"
+        cdef int64_t done = 0
+        if self.splitter.native == NULL and not is_whole:
+            raise ValueError("this pattern is not native")
+        try:
+            with nogil:
+                self._reserve_ends(1)
+                for i in range(<uint64_t> begins.shape[0]):
+                    if ends[i] > size or begins[i] > ends[i]:
+                        with gil:
+                            raise ValueError("a text lies outside of the buffer")
+                    n = ends[i] - begins[i]
+                    if n == 0:
+                        continue
+                    if n > MAX_TEXT:
+                        with gil:
+                            raise CorpusTooLargeError(f"a text of {n:,} bytes: at most {MAX_TEXT:,} can be numbered")
+                    start = &text[begins[i]]
+                    if ends[i] + PAD > size:        # one of the last: the splitter must not read beyond the buffer
+                        free(padded)
+                        padded = <uint8_t *> malloc(n + PAD)
+                        if padded == NULL:
+                            with gil:
+                                raise MemoryError(f"no memory for a text of {n:,} bytes")
+                        memcpy(padded, start, n)
+                        memset(padded + n, 0, PAD)
+                        start = padded
+                    if is_whole:
+                        self.ends[0] = <uint32_t> n
+                        self._add(start, self.ends, 1, places[i], NULL)
+                        continue
+                    done = self._count_native(start, n, n, True, places[i], NULL)
+                    if done < 0:
+                        with gil:
+                            raise ValueError(f"text {i}: the byte at {-2 - done} is not UTF-8")
+        finally:
+            free(padded)
+
     cdef int64_t _count_native(self, const uint8_t *text, uint64_t size, uint64_t limit, bint is_last, uint64_t place,
                                const uint32_t *origin) except -1 nogil:
         """Splits and counts block by block; arguments and result as count's. origin: as _add's."""

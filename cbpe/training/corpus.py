@@ -1,7 +1,9 @@
-"""Corpora: from paths or strings to stretches of bytes, without ever holding more of a file than a window.
+"""Corpora: from sources or strings to stretches of bytes, without ever holding more of a file than a window.
 
-In: paths, or an iterable of str; each file and each str is its own text. Out: parts, which threads take one after
-another; a part is one text, or a stretch of one between two cuts. A part of a file is read through a Window.
+In: sources, or an iterable of str; a file of text and a str are texts of their own, and so is each line of JSONL and
+each row of Parquet. Out: parts, which threads take one after another: a text, a stretch of one between two cuts, or a
+block of lines or rows. A part of a file is read through a Window by the thread that counts it. What can only be read
+from its beginning (pipes, packed files, URLs) is cut into parts by whoever takes the next one.
 
 Cuts change nothing that is counted. A text is cut only between a newline and a character that is not whitespace,
 where the GPT-2 and GPT-4 patterns always end a chunk; and the splitter is shown a few bytes beyond the cut, because
@@ -15,14 +17,17 @@ is translated.
 
 from __future__ import annotations
 
-import os
-import re
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from io import FileIO
+from typing import Any
 
+import numpy as np
+
+from cbpe.encoding.finder import SpecialFinder
 from cbpe.errors import CorpusDecodeError, CorpusTooLargeError
+from cbpe.inputs.documents import Faults, LineBlock, RowBlock, RowGroups, Texts, check_offset, line_blocks
+from cbpe.inputs.sources import OFFSET_BITS, Source
+from cbpe.inputs.streams import open_raw, open_stream, read_fully
 from cbpe.special import check_word
 from cbpe.splitting.split import Splitter, next_cut
 from cbpe.training.chunks import ChunkCounter
@@ -32,25 +37,42 @@ WINDOW = 1 << 18            # bytes of a file in memory at once, per thread
 MAX_WINDOW = 0xFFFFFF00     # positions in a window are 32 bits wide
 PART = 1 << 22              # bytes that a thread takes at a time, up to the next cut
 LOOK_AHEAD = 4              # bytes shown beyond a cut: the longest character
-SOURCE_BITS = 24            # a place is source << 40 | byte offset
-OFFSET_BITS = 64 - SOURCE_BITS
-
-StrPath = str | os.PathLike[str]
+PATIENCE = 16               # parts of a stream that are held while no cut is found
 
 
 @dataclass(frozen=True)
 class Part:
-    """Bytes start to stop of a source, and LOOK_AHEAD more to look at: of the file at path, or of text[0:].
+    """Bytes start to stop of a text, and LOOK_AHEAD more to look at: of text[0:], of a source, or of a stream.
 
-    A stop of None is the source's end. separators: None, or what finds the special tokens, which are not counted.
+    A stop of None is the text's end. separators: None, or what finds the special tokens, which are not counted. cost:
+    bytes of the source that were read for it, if they are not those of the part.
     """
 
     name: str
     start: int
     stop: int | None
     place: int                      # of the byte at start
-    text: bytes | None = None       # what stands from start on; None: the file called name holds it
-    separators: re.Pattern[bytes] | None = None
+    text: bytes | None = None       # what stands from start on, or of a stream what has been read of that
+    separators: SpecialFinder | None = None
+    source: Source | None = None
+    stream: Any = None              # to be read to its end, and closed
+    cost: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        return None if self.stop is None else self.stop - self.start
+
+
+@dataclass(frozen=True)
+class DocumentPart:
+    """Whole texts, still as lines or rows."""
+
+    block: LineBlock | RowBlock
+    separators: SpecialFinder | None
+
+    @property
+    def size(self) -> int:
+        return self.block.size
 
 
 class Window:
@@ -60,14 +82,17 @@ class Window:
     the valid bytes belong to the part.
     """
 
-    def __init__(self, file: FileIO, part: Part, size: int) -> None:
+    def __init__(self, file: Any, part: Part, size: int) -> None:
+        head = part.text or b""
+        size = max(size, len(head))
         self._file = file
         self._part = part
         self.offset = part.start
         self._refuse_beyond_limit(size)
         self.buffer = bytearray(size + PAD)
-        self.size = self.limit = 0
-        if part.stop is not None:
+        self.buffer[: len(head)] = head
+        self.size = self.limit = len(head)
+        if part.start and part.stream is None:
             file.seek(part.start)
 
     def fill(self) -> bool:
@@ -115,73 +140,140 @@ class Window:
             )
 
 
-def check_paths(paths: StrPath | Iterable[StrPath]) -> list[str]:
-    """The paths as a list of str. Raises OSError naming the first that cannot be opened, TypeError."""
-    if isinstance(paths, (str, os.PathLike)):
-        paths = [paths]
-    names = [os.fspath(path) for path in paths]
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"paths are str or os.PathLike, not {type(name).__name__}")
-        status = os.stat(name)
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(21, "is a directory; name the files in it", name)
-        if stat.S_ISREG(status.st_mode):        # opening a pipe would wait for its writer
-            open(name, "rb").close()
-    if len(names) > 1 << SOURCE_BITS:
-        raise CorpusTooLargeError(f"{len(names):,} files: {1 << SOURCE_BITS:,} can be numbered, so join some of them")
-    return names
-
-
-def separators_of(special_tokens: Iterable[str]) -> re.Pattern[bytes] | None:
+def separators_of(special_tokens: Iterable[str]) -> SpecialFinder | None:
     """What finds special tokens in UTF-8. An earlier one wins where two could start: ["<a>", "<a>b"] never finds
     "<a>b".
 
     Raises SpecialTokenError for one that is empty or not a str.
     """
-    words = [check_word(word).encode() for word in special_tokens]
-    return re.compile(b"|".join(map(re.escape, words))) if words else None
+    words = {check_word(word).encode(): number for number, word in enumerate(special_tokens)}
+    return SpecialFinder(words) if words else None
 
 
-def file_parts(
-    names: Sequence[str], splitter: Splitter, separators: re.Pattern[bytes] | None, shard: tuple[int, int] = (0, 1)
-) -> Iterator[Part]:
-    """The parts of files, in reading order; a file's number in names is its source number.
+def source_parts(
+    sources: Sequence[Source],
+    splitter: Splitter,
+    separators: SpecialFinder | None,
+    text_field: str = "text",
+    shard: tuple[int, int] = (0, 1),
+) -> Iterator[Part | DocumentPart]:
+    """The parts of sources, in reading order; a source's number is its index.
 
-    shard (i, n): the i-th of n about equal shares of each file; together the shares hold every byte once.
+    shard (i, n): the i-th of n shares, which together hold every byte once. A text that can be read from any byte on
+    is shared out, each other source falls to one share as a whole.
     """
-    may_cut = splitter.cuttable and not (separators and b"\n" in separators.pattern)
+    may_cut = _may_cut(splitter, separators)
     index, n_shards = shard
-    for source, name in enumerate(names):
-        place = source << OFFSET_BITS
-        status = os.stat(name)
-        if not stat.S_ISREG(status.st_mode):
-            if source % n_shards == index:
-                yield Part(name, 0, None, place, separators=separators)
-            continue
-        size = status.st_size
-        if size >> OFFSET_BITS:
-            raise CorpusTooLargeError(f"{name}: longer than {1 << OFFSET_BITS:,} bytes; cut it into several files")
-        if not may_cut:
-            if size and source % n_shards == index:
-                yield Part(name, 0, size, place, separators=separators)
-            continue
-        with open(name, "rb", buffering=0) as file:
-            start = _cut_in_file(file, size * index // n_shards, size, separators)
-            end = _cut_in_file(file, size * (index + 1) // n_shards, size, separators)
-            while start < end:
-                stop = min(_cut_in_file(file, start + PART, size, separators), end)
-                yield Part(name, start, stop, place + start, separators=separators)
-                start = stop
+    with RowGroups() as row_groups:
+        for number, source in enumerate(sources):
+            check_offset(source, source.size or 0)
+            place = number << OFFSET_BITS
+            is_mine = number % n_shards == index
+            if source.kind == "text" and may_cut and (source.is_plain or _is_worth_seeking(source)):
+                yield from _shared_parts(source, place, separators, shard)
+            elif not is_mine or source.size == 0:
+                continue
+            elif source.kind == "parquet":
+                for rows in row_groups.blocks(number, source, text_field):
+                    yield DocumentPart(rows, separators)
+            elif source.kind == "jsonl":
+                with open_stream(source) as stream:
+                    for lines in line_blocks(number, source, stream, text_field):
+                        yield DocumentPart(lines, separators)
+            elif may_cut and not _is_short(source):
+                yield from _stream_parts(source, place, separators)
+            else:
+                stop = source.size if source.compression is None else None
+                yield Part(source.name, 0, stop, place, separators=separators, source=source)
 
 
-def _cut_in_file(file: FileIO, wanted: int, size: int, separators: re.Pattern[bytes] | None) -> int:
+def _may_cut(splitter: Splitter, separators: SpecialFinder | None) -> bool:
+    return splitter.cuttable and not (separators and separators.has_byte(10))
+
+
+def _is_short(source: Source) -> bool:
+    """Whether it is a part as it is. Of files elsewhere these are long: each part costs a few requests."""
+    return source.compression is None and source.size is not None and source.size <= PATIENCE * PART
+
+
+def _is_worth_seeking(source: Source) -> bool:
+    """Whether it is a long text elsewhere that can be read from any byte on."""
+    if source.compression is not None or source.size is None or _is_short(source):
+        return False
+    with open_raw(source) as file:
+        return bool(file.seekable())
+
+
+def _shared_parts(
+    source: Source, place: int, separators: SpecialFinder | None, shard: tuple[int, int]
+) -> Iterator[Part]:
+    """The parts of a share of a text that can be read from any byte on."""
+    assert source.size is not None
+    index, n_shards = shard
+    length = PART if source.is_plain else PATIENCE * PART
+    with open_raw(source) as file:
+        start = _cut_in_file(file, source.size * index // n_shards, source.size, separators)
+        end = _cut_in_file(file, source.size * (index + 1) // n_shards, source.size, separators)
+        while start < end:
+            stop = min(_cut_in_file(file, start + length, source.size, separators), end)
+            yield Part(source.name, start, stop, place + start, separators=separators, source=source)
+            start = stop
+
+
+def _stream_parts(source: Source, place: int, separators: SpecialFinder | None) -> Iterator[Part]:
+    """The parts of a text that can only be read from its beginning.
+
+    Where none can be cut off for long, whoever takes the rest gets the stream with it, and reads it to its end.
+    """
+    stream = open_stream(source)
+    text = b""
+    start = spent = 0
+    ended = False
+    try:
+        while not ended:
+            more = read_fully(stream, PART)
+            ended = len(more) < PART
+            text += more
+            cut = len(text) if ended else _late_cut(text, separators)
+            check_offset(source, start + cut)
+            if cut:
+                read = stream.n_read if source.compression else start + cut
+                piece = text[: cut + LOOK_AHEAD]
+                yield Part(source.name, start, start + cut, place + start, piece, separators, cost=read - spent)
+                text = text[cut:]
+                start += cut
+                spent = read
+            elif len(text) > PATIENCE * PART:
+                rest, stream = stream, None
+                yield Part(source.name, start, None, place + start, text, separators, stream=rest)
+                return
+    finally:
+        if stream is not None:
+            stream.close()
+
+
+def _late_cut(text: bytes, separators: SpecialFinder | None) -> int:
+    """Where to cut a text that goes on: late if that is possible, so that little is copied again; 0 if nowhere."""
+    end = len(text) - _margin(separators)
+    for start in (len(text) // 4 * 3, 0):
+        cut = _next_cut(text, start, separators)
+        if 0 < cut <= end:
+            return cut
+    return 0
+
+
+def _margin(separators: SpecialFinder | None) -> int:
+    """How many bytes behind a cut must be known."""
+    return LOOK_AHEAD if separators is None else max(LOOK_AHEAD, separators.longest)
+
+
+def _cut_in_file(file: Any, wanted: int, size: int, separators: SpecialFinder | None) -> int:
     """The first place at or behind wanted where the file may be cut: 0, a cut, or its end."""
     if wanted <= 0:
         return 0
     start = wanted - 1                  # of the block; the newline of a cut at wanted
     block = b""
-    margin = LOOK_AHEAD if separators is None else max(LOOK_AHEAD, len(separators.pattern))
+    margin = _margin(separators)
     while start + len(block) < size:
         file.seek(start + len(block))
         more = file.read(1 << 16)
@@ -196,22 +288,22 @@ def _cut_in_file(file: FileIO, wanted: int, size: int, separators: re.Pattern[by
     return size
 
 
-def _next_cut(text: bytes, start: int, separators: re.Pattern[bytes] | None) -> int:
+def _next_cut(text: bytes, start: int, separators: SpecialFinder | None) -> int:
     """The first cut at or behind start that no special token follows (the text before one ends there), or -1."""
     cut = next_cut(text, start)
-    while cut > 0 and separators and separators.match(text, cut):
+    while cut > 0 and separators and separators.length_at(text, cut):
         cut = next_cut(text, cut + 1)
     return cut
 
 
-def text_parts(texts: Iterable[str], splitter: Splitter, separators: re.Pattern[bytes] | None) -> Iterator[Part]:
+def text_parts(texts: Iterable[str], splitter: Splitter, separators: SpecialFinder | None) -> Iterator[Part]:
     """The parts of strings, in order. Places number the bytes of all texts through.
 
     Raises TypeError for what is not a str, UnicodeEncodeError for a lone surrogate.
     """
     if isinstance(texts, (str, bytes)):
         raise TypeError(f"an iterable of str is wanted, not one {type(texts).__name__}; put it into a list")
-    may_cut = splitter.cuttable and not (separators and b"\n" in separators.pattern)
+    may_cut = _may_cut(splitter, separators)
     place = 0
     for number, text in enumerate(texts):
         if not isinstance(text, str):
@@ -233,20 +325,56 @@ def text_parts(texts: Iterable[str], splitter: Splitter, separators: re.Pattern[
         place += len(data)
 
 
-def count_part(counter: ChunkCounter, splitter: Splitter, part: Part, strict: bool) -> Iterator[int]:
+def count_part(
+    counter: ChunkCounter, splitter: Splitter, part: Part | DocumentPart, faults: Faults
+) -> Iterator[int]:
     """Counts a part; yields the numbers of bytes done with, as it goes.
 
-    Raises CorpusDecodeError if strict and the part is not UTF-8, OSError.
+    Raises CorpusDecodeError for text that must be UTF-8 and is not, CorpusFormatError for lines and rows, OSError.
     """
-    if part.text is not None:
+    if isinstance(part, DocumentPart):
+        yield from _count_texts(counter, splitter, part.block.texts(faults), part.separators)
+        yield part.block.cost
+    elif part.text is not None and part.stream is None:
         assert part.stop is not None
         limit = part.stop - part.start
-        yield from _count_pieces(counter, splitter, part, part.text + bytes(PAD), len(part.text), limit, strict)
+        pieces = _count_pieces(counter, splitter, part, part.text + bytes(PAD), len(part.text), limit, faults.strict)
+        if part.cost is None:
+            yield from pieces
+        else:
+            yield from (0 for _ in pieces)
+            yield part.cost
+    else:
+        yield from _count_file(counter, splitter, part, faults.strict)
+
+
+def _count_texts(
+    counter: ChunkCounter, splitter: Splitter, texts: Texts, separators: SpecialFinder | None
+) -> Iterator[int]:
+    """Counts texts that are UTF-8; yields zeros."""
+    begins, ends, places = texts.begins, texts.ends, texts.places
+    if separators is not None:
+        begins, ends, places = separators.stretches(texts.data, begins, ends, places)
+    if splitter.compiled is None:
+        counter.count_texts(texts.data, begins, ends, places)
         return
+    for text, place in zip(Texts(texts.data, begins, ends, places).as_list(), places.tolist(), strict=True):
+        for kept, chunk_ends in splitter.batches(text):
+            counter.add(kept + bytes(PAD), chunk_ends, place)
+            place += len(kept)
+            yield 0
+
+
+def _count_file(counter: ChunkCounter, splitter: Splitter, part: Part, strict: bool) -> Iterator[int]:
+    """Counts a part of a file, window by window if it need not be seen as a whole."""
+    stream = part.stream
+    if stream is None:
+        assert part.source is not None
+        stream = open_stream(part.source)
     at_once = part.separators is not None or not splitter.cuttable
     size = WINDOW if part.stop is None or not at_once else part.stop - part.start + LOOK_AHEAD
-    with open(part.name, "rb", buffering=0) as file:
-        window = Window(file, part, size)
+    with stream:
+        window = Window(stream, part, size)
         is_last = False
         while not is_last:
             is_last = window.fill()
@@ -275,12 +403,17 @@ def _count_pieces(
 
     A native splitter sees behind the last piece what lies beyond the cut.
     """
-    begin = 0
-    for match in part.separators.finditer(buffer, 0, limit) if part.separators else ():
-        yield from _count_piece(counter, splitter, part, buffer, begin, match.start(), match.start(), strict)
-        begin = match.end()
-        yield len(match[0])
-    yield from _count_piece(counter, splitter, part, buffer, begin, size, limit, strict)
+    if part.separators is None:
+        yield from _count_piece(counter, splitter, part, buffer, 0, size, limit, strict)
+        return
+    nothing = np.zeros(1, np.uint64)
+    begins, ends, _ = part.separators.stretches(buffer, nothing, np.array([limit], np.uint64), nothing)
+    done = 0
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        yield begin - done
+        yield from _count_piece(counter, splitter, part, buffer, begin, size if end == limit else end, end, strict)
+        done = end
+    yield limit - done
 
 
 def _count_piece(

@@ -31,20 +31,14 @@ from tqdm import tqdm
 
 from cbpe.errors import ChunkStoreError, CorpusTooLargeError
 from cbpe.files import atomic_write
+from cbpe.inputs import StrPath, find_sources
+from cbpe.inputs.documents import Faults
+from cbpe.inputs.sources import OFFSET_BITS, check_field
 from cbpe.patterns import GPT4_SPLIT_PATTERN
 from cbpe.splitting.split import UNICODE_EDITION, Splitter, splitter_for
 from cbpe.threads import heeding_ctrl_c, thread_count
 from cbpe.training.chunks import ChunkCounter
-from cbpe.training.corpus import (
-    OFFSET_BITS,
-    Part,
-    StrPath,
-    check_paths,
-    count_part,
-    file_parts,
-    separators_of,
-    text_parts,
-)
+from cbpe.training.corpus import DocumentPart, Part, count_part, separators_of, source_parts, text_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +57,8 @@ class ChunkStore:
 
     len(store) is the number of distinct chunks, iterating gives (bytes, count). pattern: the split pattern, or None
     where each text is one chunk (BasicTokenizer). total_bytes: the bytes of all chunks, duplicates included. A store
-    from open() is mapped: close() it, or use it in a with statement, to let go of the file at once.
+    from open() is mapped: close() it, or use it in a with statement, to let go of the file at once. skipped: how many
+    documents counting left out under errors="skip"; it is not saved.
     """
 
     def __init__(
@@ -84,6 +79,7 @@ class ChunkStore:
         self.offsets = offsets
         self.data = data
         self.sources = None if sources is None else list(sources)
+        self.skipped = 0
         lengths = np.diff(offsets)
         if np.multiply(counts, lengths, dtype=np.float64).sum() >= 2.0**63:
             raise CorpusTooLargeError("the counts add up to 2**63 bytes or more, and cannot be summed in 64 bits")
@@ -100,27 +96,44 @@ class ChunkStore:
         special_tokens: Iterable[str] | None = None,
         num_threads: int | None = None,
         errors: str = "strict",
+        text_field: str = "text",
         progress: bool | None = None,
         shard: tuple[int, int] = (0, 1),
     ) -> ChunkStore:
-        """Counts the chunks of files of UTF-8 text, each of which is a text of its own.
+        """Counts the chunks of files. A file of text is a text of its own; so is each line of JSONL, row of Parquet.
 
-        pattern: a split pattern, or None to take each file as one chunk. special_tokens are not counted, nor is any
+        paths: files (.txt or any other text, .jsonl, .ndjson, .parquet; all but the last also .gz, .bz2, .xz, .zst),
+        folders, globs, "-" for standard input, URLs that fsspec knows; see find_sources. text_field: the member of a
+        JSON object, or the column, that holds the text.
+
+        pattern: a split pattern, or None to take each text as one chunk. special_tokens are not counted, nor is any
         part of them: the text on either side ends there. num_threads: None for all processors; threads change the
-        time, never the result. errors: "strict" raises CorpusDecodeError with file and offset at the first byte that
-        is not UTF-8, "replace" counts what bytes.decode("utf-8", "replace") would give. progress: None shows a bar on
-        a terminal only. shard (i, n): counts only the i-th of n shares of the corpus; merge() of all of them is the
-        store of the whole. Raises OSError naming the file, CorpusDecodeError, CorpusTooLargeError.
+        time, never the result. progress: None shows a bar on a terminal only. shard (i, n): counts only the i-th of n
+        shares of the corpus; merge() of all of them is the store of the whole.
+
+        errors: "strict" raises at the first thing that is wrong: CorpusDecodeError with file and offset for bytes that
+        are not UTF-8, CorpusFormatError with file and line, or row group and row, for what holds no text. "replace"
+        counts U+FFFD in place of wrong bytes, as bytes.decode has it. "skip" does so in files of text; lines and rows
+        with anything wrong are left out, counted in store.skipped, and told of by one UserWarning.
+
+        Raises OSError naming the file, CorpusDecodeError, CorpusFormatError, CorpusTooLargeError, and ImportError
+        for what needs the extra cbpe[data].
         """
         index, n_shards = shard
         if not 0 <= index < n_shards:
             raise ValueError(f"shard is (i, n) with 0 <= i < n, not {shard}")
-        names = check_paths(paths)
+        faults = Faults(errors)
+        sources = find_sources(paths)
+        check_field(sources, text_field)
         splitter = splitter_for(pattern)
-        parts = file_parts(names, splitter, separators_of(special_tokens or ()), shard)
-        total = sum(os.stat(name).st_size for name in names) // n_shards
-        counted = _count(parts, splitter, num_threads, errors, progress, total)
-        return cls(splitter.pattern, *counted, sources=names)
+        parts = source_parts(sources, splitter, separators_of(special_tokens or ()), text_field, shard)
+        sizes = [source.size for source in sources]
+        total = None if None in sizes else sum(size or 0 for size in sizes) // n_shards
+        counted = _count(parts, splitter, num_threads, faults, progress, total)
+        store = cls(splitter.pattern, *counted, sources=[source.name for source in sources])
+        store.skipped = faults.skipped
+        faults.warn()
+        return store
 
     @classmethod
     def from_iterator(
@@ -142,7 +155,7 @@ class ChunkStore:
         splitter = splitter_for(pattern)
         parts = text_parts(texts, splitter, separators_of(special_tokens or ()))
         total = sum(map(len, texts)) if isinstance(texts, (list, tuple)) else None
-        return cls(splitter.pattern, *_count(parts, splitter, num_threads, errors, progress, total))
+        return cls(splitter.pattern, *_count(parts, splitter, num_threads, Faults(errors), progress, total))
 
     @classmethod
     def merge(cls, stores: Iterable[ChunkStore]) -> ChunkStore:
@@ -273,10 +286,10 @@ class ChunkStore:
 
 
 def _count(
-    parts: Iterator[Part],
+    parts: Iterator[Part | DocumentPart],
     splitter: Splitter,
     num_threads: int | None,
-    errors: str,
+    faults: Faults,
     progress: bool | None,
     total: int | None,
 ) -> Counted:
@@ -284,13 +297,11 @@ def _count(
 
     Of several faults in a corpus the first in reading order is raised, whatever the threads do.
     """
-    if errors not in ("strict", "replace"):
-        raise ValueError(f'errors is "strict" or "replace", not {errors!r}')
     num_threads = thread_count(num_threads)
     counters = [ChunkCounter(splitter)]
     hidden = None if progress is None else not progress         # None: unless this is a terminal
     with tqdm(total=total, desc="counting", unit="B", unit_scale=True, leave=False, disable=hidden) as bar:
-        work = _Work(parts, splitter, errors == "strict")
+        work = _Work(parts, splitter, faults)
         if num_threads == 1 or (total is not None and total < ENOUGH):
             for done in work.steps(counters[0]):
                 bar.update(done)
@@ -312,21 +323,21 @@ def _joined(counters: list[ChunkCounter]) -> Counted:
 class _Work:
     """Parts of a corpus that threads take one batch after another, in order."""
 
-    def __init__(self, parts: Iterator[Part], splitter: Splitter, strict: bool) -> None:
+    def __init__(self, parts: Iterator[Part | DocumentPart], splitter: Splitter, faults: Faults) -> None:
         self._parts = parts
         self._splitter = splitter
-        self._strict = strict
+        self._lenience = faults
         self._lock = threading.Lock()
         self._faults: list[tuple[int, BaseException]] = []      # with the number of the batch
         self._n_batches = 0
         self._stopped = False           # nobody wants the result any more
         self._done = 0                  # bytes
 
-    def _take(self) -> tuple[int, list[Part]]:
+    def _take(self) -> tuple[int, list[Part | DocumentPart]]:
         """The next batch and its number: one long part, or short ones up to ENOUGH bytes. Empty when there is nothing
         to do.
         """
-        batch: list[Part] = []
+        batch: list[Part | DocumentPart] = []
         size = 0
         with self._lock:
             number = self._n_batches
@@ -336,7 +347,7 @@ class _Work:
             try:
                 while size < ENOUGH and (part := next(self._parts, None)):
                     batch.append(part)
-                    size += ENOUGH if part.stop is None else part.stop - part.start
+                    size += ENOUGH if part.size is None else part.size
             except BaseException as fault:
                 self._faults.append((number, fault))
             return number, batch
@@ -349,7 +360,7 @@ class _Work:
                 return
             try:
                 for part in batch:
-                    for done in count_part(counter, self._splitter, part, self._strict):
+                    for done in count_part(counter, self._splitter, part, self._lenience):
                         yield done
                         if self._stopped:
                             return
