@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Set
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from cbpe.errors import (
     UnknownIdError,
     VocabSizeError,
 )
-from cbpe.inputs import StrPath, find_sources
+from cbpe.inputs.sources import StrPath, check_field, find_sources
 from cbpe.model import Model
 from cbpe.special import MAX_ID, check_special_tokens, check_word
 from cbpe.splitting.split import Splitter
@@ -119,21 +120,25 @@ class NativeTokenizer(Tokenizer):
         min_frequency: int = 1,
         num_threads: int | None = None,
         errors: str = "strict",
+        text_field: str = "text",
         verbose: bool = False,
         progress: bool | None = None,
     ) -> None:
-        """Learns merges from files, each of which is a text of its own; see train.
+        """Learns merges from files; a file of text is a text of its own, and so is each line or row; see train.
 
         Args:
-            paths: one path or several. The files are read as they are: no line end is translated.
+            paths: one path or several: files of text, JSONL or Parquet, packed or not, folders, globs, "-", URLs; see
+                ChunkStore.from_files. They are read as they are: no line end is translated.
             errors: what to do about bytes that are not UTF-8: "strict" raises CorpusDecodeError with file and offset,
-                "replace" counts U+FFFD in their place, as bytes.decode does.
+                "replace" counts U+FFFD in their place, as bytes.decode does; "skip" moreover leaves out lines and rows
+                that hold no text, for which the others raise CorpusFormatError.
+            text_field: the member of a JSON object, or the column, that holds the text.
 
-        Raises what train does, and OSError naming the file.
+        Raises what train does, OSError naming the file, ImportError for what needs the extra cbpe[data].
         """
         self._train(
             vocab_size,
-            lambda **how: ChunkStore.from_files(paths, errors=errors, **how),
+            lambda **how: ChunkStore.from_files(paths, errors=errors, text_field=text_field, **how),
             special_tokens=special_tokens,
             min_frequency=min_frequency,
             num_threads=num_threads,
@@ -331,16 +336,18 @@ class NativeTokenizer(Tokenizer):
         num_threads: int | None = None,
         progress: bool | None = None,
         errors: str = "strict",
+        text_field: str = "text",
+        separator: str | None = None,
         document_offsets: bool = False,
     ) -> int:
-        """Writes the ids of a file of UTF-8 text, or of several end to end, to a file that np.memmap opens.
+        """Writes the ids of a corpus end to end to a file that np.memmap opens.
 
-        The ids are those of encode_ordinary for each whole file; line ends are not translated. Files may be larger than
-        memory, except under a pattern that is none of the library's own and without one: there each file is held as a
-        whole.
+        The ids are those of encode_ordinary for each whole document; line ends are not translated. Files may be larger
+        than memory; under a pattern that is none of the library's own and without one each document is held as a whole.
 
         Args:
-            path: one path or several; each file is a document.
+            path: one path or several, of everything that train_from_files takes. A file of text is a document; so is
+                each line of JSONL and each row of Parquet.
             out_path: gets the ids, little-endian and without a header. Beside it out_path + ".idx.json" gets dtype,
                 byte_order, count, the model's sha256 and highest id, eot, the sources and cbpe's version. Both are
                 written under temporary names, and renamed when they are complete.
@@ -349,15 +356,25 @@ class NativeTokenizer(Tokenizer):
             num_threads: how many encode; None for one per processor.
             progress: show a bar; None: if this is a terminal.
             errors: "strict" raises CorpusDecodeError with file and offset for bytes that are not UTF-8, "replace" takes
-                U+FFFD in their place.
+                U+FFFD in their place; "strict" also raises CorpusFormatError for lines and rows without a text, "skip"
+                leaves those out, as ChunkStore.from_files has it, and says in the JSON file how many.
+            text_field: the member of a JSON object, or the column, that holds the text.
+            separator: what stands between the documents in files of text, such as "<|endoftext|>"; it is no part of
+                them. What follows the last one is a document unless it is empty.
             document_offsets: list in the JSON file where each document's ids begin, and where the last one's end.
 
-        Returns the number of ids. Raises OSError, CorpusDecodeError, ValueError for a dtype that is too small or no
-        such, UnknownIdError or SpecialTokenError for an eot that the tokenizer does not have; nothing is left behind.
+        Returns the number of ids. Raises OSError, CorpusDecodeError, CorpusFormatError, ValueError for a dtype that is
+        too small or no such, UnknownIdError or SpecialTokenError for an eot that the tokenizer does not have,
+        ImportError for what needs the extra cbpe[data]; nothing is left behind.
         """
         model = self._model
         threads = _as_thread_count(num_threads)
-        names = [source.path for source in find_sources(path)]
+        sources = find_sources(path)
+        check_field(sources, text_field)
+        if separator is not None and not isinstance(separator, str):
+            raise TypeError(f"separator must be a str, not {type(separator).__name__}")
+        if separator == "":
+            raise ValueError("separator must not be empty: it would be found everywhere")
         kind = _id_type(dtype, None if self._encodes_its_own_way else model.max_id)
         if isinstance(eot, str):
             if eot not in model.specials:
@@ -370,22 +387,25 @@ class NativeTokenizer(Tokenizer):
             "model_sha256": model.sha256,
             "max_id": model.max_id,
             "eot": eot,
-            "sources": names,
+            "sources": [source.name for source in sources],
             "cbpe_version": cbpe.__version__,
         }
         splitter = self._splitter(model)
         encoder = model.encoder
 
-        def encode(text: bytes) -> npt.NDArray[np.uint32]:
+        def encode(texts: list[bytes]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
             if self._encodes_its_own_way:
-                return np.array(self.encode_ordinary(text.decode()), np.uint32)
-            return encoder.encode_to_numpy(text, splitter)
+                lists = [self.encode_ordinary(text.decode()) for text in texts]
+                return np.array(list(chain.from_iterable(lists)), np.uint32), np.cumsum([0, *map(len, lists)])
+            return encoder.encode_batch_to_numpy(texts, splitter)
 
         return encode_files(
-            names,
+            sources,
             out_path,
             encode,
             cuttable=splitter.cuttable and not self._encodes_its_own_way,
+            text_field=text_field,
+            separator=separator,
             dtype=kind,
             eot=eot,
             num_threads=threads,

@@ -1,13 +1,15 @@
-"""Files of text to a file of ids, without ever holding more of either than a few pieces.
+"""Corpora to files of ids, without ever holding more of either than a few pieces.
 
-In: paths; each file is a document. Out: their ids end to end, little-endian uint16 or uint32 without a header, so that
-np.memmap opens the file; and beside it a small JSON file that says what it holds.
+In: sources; each text file is a document, or as many as a separator makes of it, and so is each line of JSONL and each
+row of Parquet. Out: their ids end to end, little-endian uint16 or uint32 without a header, so that np.memmap opens the
+file; and beside it a small JSON file that says what it holds.
 
-A document is read in pieces of about four megabytes, which threads encode and which are written in order. Pieces end
-where the split pattern ends a chunk whatever follows: between a newline and a character that is not whitespace (see
-training/corpus, whose Window is used here). How the whitespace before such a place is split depends on there being a
-character behind it, so a letter is put there: it is a chunk of its own and one id, the last, which is dropped. Under a
-pattern without such places a document is one piece, in memory as a whole.
+Sources are read in pieces of about a megabyte or four, which threads encode and which are written in order. A piece
+knows its place, (source number, offset), and that of the next one, at which reading can begin again. A piece of text
+ends behind a separator, or else where the split pattern ends a chunk whatever follows: between a newline and a
+character that is not whitespace (see training/corpus, whose Window is used here). How the whitespace before such a
+place is split depends on there being a character behind it, so a letter is put there: it is a chunk of its own and one
+id, the last, which is dropped. Under a pattern without such places a document is one piece, in memory as a whole.
 
 The files are written under temporary names and renamed when they are complete.
 """
@@ -16,7 +18,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -28,31 +29,57 @@ from tqdm import tqdm
 
 from cbpe.errors import CorpusDecodeError
 from cbpe.files import atomic_write
+from cbpe.inputs.documents import Faults, LineBlock, RowBlock, RowGroups, line_blocks
+from cbpe.inputs.sources import Source
+from cbpe.inputs.streams import open_stream, open_stream_at
 from cbpe.splitting.split import next_cut
 from cbpe.threads import in_order
 from cbpe.training.corpus import PART, Part, Window
 
-FOLLOWER = b"a"             # what a piece is shown in place of what follows it
+FOLLOWER = b"a"             # what an unfinished document is shown in place of what follows
 
 Ids = npt.NDArray[Any]
+Offsets = npt.NDArray[np.int64]
+Encode = Callable[[list[bytes]], tuple[Ids, Offsets]]
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class TextBlock:
+    """Documents of a text file, bytes that may not be UTF-8, the first beginning at offset, gap bytes between them.
+
+    is_open: the last of them goes on in the next block.
+    """
+
+    name: str
+    offset: int
+    documents: list[bytes]
+    gap: int
+    is_open: bool
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes of a document, from offset on; is_last: the document ends with them."""
+    """What is encoded at a time: some of a source.
 
-    name: str
-    offset: int
-    text: bytes
-    is_last: bool
+    place and next_place: (number of the source, offset in it) of this piece and of the next; an offset counts bytes
+    as they are after unpacking, and in a row group rows. cost: how many bytes of the source were read for it.
+    """
+
+    place: Place
+    next_place: Place
+    block: TextBlock | LineBlock | RowBlock
+    cost: int
 
 
 def encode_files(
-    names: Sequence[str],
+    sources: Sequence[Source],
     out_path: str | os.PathLike[str],
-    encode: Callable[[bytes], npt.NDArray[np.uint32]],
+    encode: Encode,
     *,
     cuttable: bool,
+    text_field: str,
+    separator: str | None,
     dtype: np.dtype[Any],
     eot: int | None,
     num_threads: int,
@@ -61,81 +88,185 @@ def encode_files(
     index: dict[str, Any],
     document_offsets: bool,
 ) -> int:
-    """Writes the ids of files to out_path, and index with what is known then to out_path.idx.json.
+    """Writes the ids of sources to out_path, and index with what is known then to out_path.idx.json.
 
-    encode: bytes -> ids, or UnicodeDecodeError; cuttable: whether texts may be cut. The rest is as in
-    NativeTokenizer.encode_file. Returns the number of ids.
+    encode: texts -> their ids end to end, and offsets: int64, one more than texts; or UnicodeDecodeError. cuttable:
+    whether texts may be cut. The rest is as in NativeTokenizer.encode_file. Returns the number of ids.
     """
-    if errors not in ("strict", "replace"):
-        raise ValueError(f'errors is "strict" or "replace", not {errors!r}')
+    faults = Faults(errors)
     out_name = os.fsdecode(out_path)
-    for name in names:
-        if os.path.exists(out_name) and os.path.samefile(name, out_name):
+    for source in sources:
+        if os.path.exists(out_name) and os.path.exists(source.path) and os.path.samefile(source.path, out_name):
             raise ValueError(f"{out_name}: is a file to be read; its ids need another place")
-    end = np.array([] if eot is None else [eot], dtype)
 
-    def encode_piece(piece: Piece) -> tuple[Piece, Ids]:
-        ids = _encode_text(piece, encode, errors == "strict")
-        if len(ids) and int(ids.max()) > np.iinfo(dtype).max:
-            raise OverflowError(f"{piece.name}: id {ids.max()} does not fit {dtype}")
-        ids = ids.astype(dtype, copy=False)
-        return piece, np.concatenate([ids, end]) if piece.is_last and len(end) else ids
+    def encode_one(piece: Piece) -> tuple[Piece, Ids, Offsets]:
+        return piece, *encode_piece(piece, encode, faults, dtype, eot)
 
     count = 0
-    offsets = [0]
-    total = sum(os.stat(name).st_size for name in names)
+    ends: list[Offsets] = [np.zeros(1, np.int64)]
+    sizes = [source.size for source in sources]
+    total = None if None in sizes else sum(size or 0 for size in sizes)
     hidden = None if progress is None else not progress         # None: unless this is a terminal
+    read = pieces(sources, cuttable=cuttable, text_field=text_field, separator=separator)
     with (
         atomic_write(f"{out_name}.idx.json") as index_file,
         # ids can be made again, and to wait until gigabytes are on the disk may take longer than to encode them
         atomic_write(out_name, durable=False) as ids_file,
         tqdm(total=total, desc="encoding", unit="B", unit_scale=True, leave=False, disable=hidden) as bar,
-        closing(in_order(encode_piece, _pieces(names, cuttable), num_threads)) as encoded,
+        closing(in_order(encode_one, read, num_threads)) as encoded,
     ):
-        for piece, ids in encoded:
+        for piece, ids, document_ends in encoded:
             ids_file.write(ids.data)
+            if document_offsets:
+                ends.append(document_ends + count)
             count += len(ids)
-            if piece.is_last:
-                offsets.append(count)
-            bar.update(len(piece.text))
+            bar.update(piece.cost)
         known: dict[str, Any] = {"dtype": dtype.newbyteorder("=").name, "byte_order": "little", "count": count, **index}
+        if errors == "skip":
+            known["skipped"] = faults.skipped
         if document_offsets:
-            known["document_offsets"] = offsets
+            known["document_offsets"] = np.concatenate(ends).tolist()
         # a path is bytes to the system: those that are not UTF-8 come as lone surrogates, and are written escaped
         index_file.write(json.dumps(known, indent=1).encode() + b"\n")
+    faults.warn(stacklevel=3)
     return count
 
 
-def _encode_text(piece: Piece, encode: Callable[[bytes], npt.NDArray[np.uint32]], strict: bool) -> Ids:
-    """The ids of a piece as part of its document. Raises CorpusDecodeError if it must be UTF-8 and is not."""
-    text = piece.text if piece.is_last else piece.text + FOLLOWER
+# ---- encoding a piece
+
+
+def encode_piece(
+    piece: Piece, encode: Encode, faults: Faults, dtype: np.dtype[Any], eot: int | None
+) -> tuple[Ids, Offsets]:
+    """The ids of a piece, with eot behind each document that ends in it; and where in them documents end, int64.
+
+    Raises CorpusDecodeError, CorpusFormatError unless faults has it mended or skipped; OverflowError for an id that is
+    too large for dtype.
+    """
+    block = piece.block
+    if isinstance(block, TextBlock):
+        ids, offsets = _encode_text(block, encode, faults)
+    else:
+        ids, offsets = encode(block.texts(faults).as_list())
+    if len(ids) and int(ids.max()) > np.iinfo(dtype).max:
+        raise OverflowError(f"{block.name}: id {ids.max()} does not fit {dtype}")
+    ids = ids.astype(dtype, copy=False)
+    ends = offsets[1:]
+    if isinstance(block, TextBlock) and block.is_open:
+        ends = ends[:-1]
+    if eot is not None:
+        ids = np.insert(ids, ends, eot)
+        ends = ends + np.arange(1, len(ends) + 1)
+    return ids, ends
+
+
+def _encode_text(block: TextBlock, encode: Encode, faults: Faults) -> tuple[Ids, Offsets]:
+    """The ids of documents of a text file, and their offsets."""
+    texts = block.documents
+    if block.is_open:
+        texts = [*texts[:-1], texts[-1] + FOLLOWER]
     try:
-        ids = encode(text)
+        ids, offsets = encode(texts)
+    except UnicodeDecodeError:
+        ids, offsets = encode([_mended(block, i, text, faults) for i, text in enumerate(texts)])
+    if block.is_open:
+        ids = ids[:-1]
+        offsets[-1] -= 1
+    return ids, offsets
+
+
+def _mended(block: TextBlock, i: int, text: bytes, faults: Faults) -> bytes:
+    """The text with U+FFFD for what is not UTF-8, or CorpusDecodeError that says where that is."""
+    try:
+        return text.decode("utf-8", "strict" if faults.strict else "replace").encode()
     except UnicodeDecodeError as fault:
-        if strict:
-            wrong = text[fault.start : fault.start + 4]
-            raise CorpusDecodeError(piece.name, piece.offset + fault.start, wrong) from None
-        ids = encode(text.decode("utf-8", "replace").encode())
-    return ids if piece.is_last else ids[:-1]
+        begin = block.offset + sum(map(len, block.documents[:i])) + i * block.gap
+        wrong = text[fault.start : fault.start + 4]
+        raise CorpusDecodeError(block.name, begin + fault.start, wrong) from None
 
 
-def _pieces(names: Sequence[str], cuttable: bool) -> Iterator[Piece]:
-    """The pieces of files, in reading order; each file has a last one, which may be empty."""
-    for name in names:
-        with open(name, "rb", buffering=0) as file:
-            status = os.fstat(file.fileno())
-            size = status.st_size + 1 if stat.S_ISREG(status.st_mode) else PART     # 1: to see that it ends there
-            window = Window(file, Part(name, 0, None, 0), min(size, PART) if cuttable else size)
-            ended = False
-            while not ended:
-                ended = window.fill()
-                with memoryview(window.buffer) as view:
-                    text = bytes(view[: window.size])
-                cut = len(text) if ended else _cut(text) if cuttable else 0
-                if ended or cut:
-                    yield Piece(name, window.offset, text[:cut], ended)
-                if not ended:
-                    window.advance(cut)
+# ---- reading pieces
+
+
+def pieces(
+    sources: Sequence[Source],
+    *,
+    cuttable: bool,
+    text_field: str = "text",
+    separator: str | None = None,
+    start: Place = (0, 0),
+) -> Iterator[Piece]:
+    """The pieces of sources, in reading order, from a place on that a piece has or names as the next one's.
+
+    cuttable: whether texts may be cut where lines begin. separator: what stands between documents in a text file; it
+    belongs to none, and what follows the last one is a document unless it is empty. Where pieces end depends on the
+    sources and these arguments only. Every text file has a document, which may be empty.
+    """
+    gap = (separator or "").encode()
+    with RowGroups() as row_groups:
+        for number, source in enumerate(sources):
+            if number < start[0]:
+                continue
+            offset = start[1] if number == start[0] else 0
+            if source.kind == "parquet":
+                yield from _row_pieces(row_groups, number, source, text_field, offset)
+            elif source.kind == "jsonl":
+                yield from _line_pieces(number, source, text_field, offset)
+            else:
+                yield from _text_pieces(number, source, cuttable, gap, offset)
+
+
+def _row_pieces(row_groups: RowGroups, number: int, source: Source, text_field: str, start: int) -> Iterator[Piece]:
+    for block in row_groups.blocks(number, source, text_field, start):
+        yield Piece((number, block.row), (number, block.row + len(block.column)), block, block.cost)
+
+
+def _line_pieces(number: int, source: Source, text_field: str, start: int) -> Iterator[Piece]:
+    with open_stream(source) as stream:
+        for block in line_blocks(number, source, stream, text_field, start):
+            yield Piece((number, block.offset), (number, block.offset + len(block.data)), block, block.cost)
+
+
+def _text_pieces(number: int, source: Source, cuttable: bool, separator: bytes, start: int) -> Iterator[Piece]:
+    with open_stream_at(source, start) as stream:
+        size = PART
+        if source.compression is None and source.size is not None:
+            left = source.size - start + 1          # 1: to see that it ends there
+            size = min(left, PART) if cuttable or separator else left
+        window = Window(stream, Part(source.name, start, None, 0, stream=stream), size)
+        spent = 0
+        ended = False
+        while not ended:
+            ended = window.fill()
+            with memoryview(window.buffer) as view:
+                text = bytes(view[: window.size])
+            documents, done, is_open = _documents(text, separator, cuttable, ended)
+            if ended and not documents[-1] and (window.offset or len(documents) > 1):
+                documents.pop()                     # nothing stands behind the last separator
+            offset = window.offset
+            read = stream.n_read if source.compression else offset + done - start
+            if documents and (ended or done):
+                next_place = (number + 1, 0) if ended else (number, offset + done)
+                block = TextBlock(source.name, offset, documents, len(separator), is_open)
+                yield Piece((number, offset), next_place, block, read - spent)
+                spent = read
+            if not ended:
+                window.advance(done)
+
+
+def _documents(text: bytes, separator: bytes, cuttable: bool, ended: bool) -> tuple[list[bytes], int, bool]:
+    """The documents in a text that may go on, how far they reach in it, and whether the last of them goes on.
+
+    b"a|b|c" -> [b"a", b"b"], 4, False if it goes on; [b"a", b"b", b"c"], 5, False if it has ended.
+    """
+    documents = text.split(separator) if separator else [text]
+    if ended:
+        return documents, len(text), False
+    if len(documents) > 1:
+        return documents[:-1], len(text) - len(documents[-1]), False
+    # a separator may have begun at the end of the text, and is not to be cut
+    cut = _cut(text[: len(text) - max(0, len(separator) - 1)]) if cuttable else 0
+    return [text[:cut]], cut, True
 
 
 def _cut(text: bytes) -> int:

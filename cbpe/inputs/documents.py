@@ -109,6 +109,10 @@ class LineBlock:
     def size(self) -> int:
         return len(self.data)
 
+    @property
+    def offset(self) -> int:
+        return self.place & (1 << OFFSET_BITS) - 1
+
     def texts(self, faults: Faults) -> Texts:
         """The texts of the lines that hold anything. Raises CorpusFormatError unless faults has it skipped."""
         lines = self.data.split(b"\n")
@@ -304,6 +308,8 @@ class RowGroups:
 
     def blocks(self, number: int, source: Source, field: str, start: int = 0) -> Iterator[RowBlock]:
         """The blocks of a row group, the source of that number, from row start on."""
+        if start >= source.n_rows:
+            return
         if source.path != self._path:
             self.close()
             self._file = open_parquet(source)

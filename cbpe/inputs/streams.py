@@ -44,6 +44,21 @@ def open_stream(source: Source) -> Any:
     return raw if source.compression is None else Unpacked(raw, source)
 
 
+def open_stream_at(source: Source, offset: int) -> Any:
+    """open_stream, from a byte on: by a jump if that is possible, otherwise by reading what stands before it."""
+    stream = open_stream(source)
+    if offset and source.compression is None and stream.seekable():
+        stream.seek(offset)
+        return stream
+    while offset:
+        data = stream.read(min(offset, UNPACKED))
+        if not data:
+            stream.close()
+            raise OSError(f"{source.name}: is shorter than it was: byte {offset:,} behind its end was to be read")
+        offset -= len(data)
+    return stream
+
+
 def read_fully(stream: Any, n: int) -> bytes:
     """The next n bytes of a stream, fewer only at its end; pipes and packed files give as many as are at hand."""
     parts = []
