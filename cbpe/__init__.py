@@ -13,7 +13,10 @@ words that all share (errors, ids, pairtable, patterns, files, threads).
 
 A corpus becomes a model:
 
-    training/corpus     paths and texts -> stretches of bytes that may be counted apart
+    inputs/sources      paths, folders, globs, URLs -> files, each with its kind
+    inputs/streams      a file -> its bytes, unpacked
+    inputs/documents    lines and rows -> texts
+    training/corpus     sources and texts -> stretches of bytes that may be counted apart
     splitting/split     bytes -> chunks, which no merge crosses
     training/chunks     chunks -> distinct chunks in order of first appearance, each with its count
     training/store      the same as an object, and as a file
@@ -44,6 +47,7 @@ from cbpe.encoding.stream import StreamDecoder
 from cbpe.errors import (
     ChunkStoreError,
     CorpusDecodeError,
+    CorpusFormatError,
     CorpusTooLargeError,
     DisallowedSpecialTokenError,
     ModelFileError,
@@ -67,6 +71,7 @@ __all__ = [
     "ChunkStore",
     "ChunkStoreError",
     "CorpusDecodeError",
+    "CorpusFormatError",
     "CorpusTooLargeError",
     "DisallowedSpecialTokenError",
     "GPT4Tokenizer",

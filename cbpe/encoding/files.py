@@ -235,11 +235,16 @@ def _text_pieces(number: int, source: Source, cuttable: bool, separator: bytes, 
             size = min(left, PART) if cuttable or separator else left
         window = Window(stream, Part(source.name, start, None, 0, stream=stream), size)
         spent = 0
+        wanted = PART           # bytes that are looked at: where a piece ends depends only on where it begins
         ended = False
         while not ended:
             ended = window.fill()
+            if cuttable or separator:
+                ended = ended and window.size < wanted
+            else:
+                wanted = window.size
             with memoryview(window.buffer) as view:
-                text = bytes(view[: window.size])
+                text = bytes(view[: min(wanted, window.size)])
             documents, done, is_open = _documents(text, separator, cuttable, ended)
             if ended and not documents[-1] and (window.offset or len(documents) > 1):
                 documents.pop()                     # nothing stands behind the last separator
@@ -250,8 +255,13 @@ def _text_pieces(number: int, source: Source, cuttable: bool, separator: bytes, 
                 block = TextBlock(source.name, offset, documents, len(separator), is_open)
                 yield Piece((number, offset), next_place, block, read - spent)
                 spent = read
-            if not ended:
+            if done:
+                wanted = PART
                 window.advance(done)
+            else:
+                wanted *= 2
+                if window.size < wanted and not ended:
+                    window.advance(0)
 
 
 def _documents(text: bytes, separator: bytes, cuttable: bool, ended: bool) -> tuple[list[bytes], int, bool]:

@@ -63,7 +63,8 @@ class Faults:
     def warn(self, stacklevel: int = 2) -> None:
         """Tells by a UserWarning what was left out, if anything was."""
         if self._first is not None:
-            message = f"{self.skipped:,} documents were left out; the first is {self._first[1]}"
+            how_many = "one document was" if self.skipped == 1 else f"{self.skipped:,} documents were"
+            message = f"{how_many} left out; the first is {self._first[1]}"
             warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
 
 

@@ -25,17 +25,39 @@ from cbpe.inputs.sources import Source
 AT_ONCE = 1 << 17           # bytes of a compressed file that are read at a time
 UNPACKED = 1 << 20          # bytes that come out at a time, at most
 
+_WEB = ("http://", "https://")
 _ZST_WINDOW = 1 << 31       # the largest that the zstd tool makes, with --long=31
 
 
 def open_raw(source: Source) -> Any:
-    """The bytes of a source where it lies, as a file object; seekable if that is possible. Raises OSError."""
+    """The bytes of a source where it lies, as a file object to be read from its beginning. Raises OSError."""
     if source.path == "-":
         return _StandardInput()
     if source.is_url:
-        fs, path = needed("fsspec", f"{source.path}: URLs").core.url_to_fs(source.path)
-        return fs.open(path, "rb")
+        return _open_url(source.path, **({"block_size": 0} if source.path.startswith(_WEB) else {}))
     return open(source.path, "rb", buffering=0)
+
+
+def open_to_jump(source: Source) -> Any:
+    """The same to be read from any byte on; None if that is not possible: web servers may send whole files only."""
+    if not source.is_url:
+        return open(source.path, "rb", buffering=0)
+    file = _open_url(source.path)
+    try:
+        file.seek(1)
+        file.read(1)
+        file.seek(0)
+    except ValueError:
+        file.close()
+        return None
+    return file
+
+
+def _open_url(url: str, **how: Any) -> Any:
+    fs, path = needed("fsspec", f"{url}: URLs").core.url_to_fs(url)
+    file = fs.open(path, "rb", **how)
+    # memory:// gives everybody the same object
+    return io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else file
 
 
 def open_stream(source: Source) -> Any:
@@ -46,10 +68,10 @@ def open_stream(source: Source) -> Any:
 
 def open_stream_at(source: Source, offset: int) -> Any:
     """open_stream, from a byte on: by a jump if that is possible, otherwise by reading what stands before it."""
+    if offset and source.compression is None and source.size is not None and (file := open_to_jump(source)):
+        file.seek(offset)
+        return file
     stream = open_stream(source)
-    if offset and source.compression is None and stream.seekable():
-        stream.seek(offset)
-        return stream
     while offset:
         data = stream.read(min(offset, UNPACKED))
         if not data:
@@ -252,10 +274,10 @@ def open_parquet(source: Source) -> Any:
     with parquet_faults(source.path):
         if not source.is_url:
             return parquet.ParquetFile(source.path)
-        file = open_raw(source)
-        if not file.seekable():             # a server that cannot send parts of a file
-            with file:
-                file = io.BytesIO(file.read())
+        file = open_to_jump(source)
+        if file is None:
+            with open_raw(source) as whole:
+                file = io.BytesIO(whole.read())
         return parquet.ParquetFile(file)
 
 

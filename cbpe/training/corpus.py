@@ -27,7 +27,7 @@ from cbpe.encoding.finder import SpecialFinder
 from cbpe.errors import CorpusDecodeError, CorpusTooLargeError
 from cbpe.inputs.documents import Faults, LineBlock, RowBlock, RowGroups, Texts, check_offset, line_blocks
 from cbpe.inputs.sources import OFFSET_BITS, Source
-from cbpe.inputs.streams import open_raw, open_stream, read_fully
+from cbpe.inputs.streams import open_stream, open_stream_at, open_to_jump, read_fully
 from cbpe.special import check_word
 from cbpe.splitting.split import Splitter, next_cut
 from cbpe.training.chunks import ChunkCounter
@@ -79,7 +79,7 @@ class Window:
     """A buffer that slides over a part of a file: fill it, use up some of it, fill it again.
 
     buffer: size valid bytes and at least PAD more; offset: where buffer[0] stands in the file; limit: how many of
-    the valid bytes belong to the part.
+    the valid bytes belong to the part. The file stands where the part begins, behind what the part has of its text.
     """
 
     def __init__(self, file: Any, part: Part, size: int) -> None:
@@ -92,8 +92,6 @@ class Window:
         self.buffer = bytearray(size + PAD)
         self.buffer[: len(head)] = head
         self.size = self.limit = len(head)
-        if part.start and part.stream is None:
-            file.seek(part.start)
 
     def fill(self) -> bool:
         """Reads until the buffer is full or the part ends; tells whether it ends at limit.
@@ -171,7 +169,7 @@ def source_parts(
             is_mine = number % n_shards == index
             if source.kind == "text" and may_cut and (source.is_plain or _is_worth_seeking(source)):
                 yield from _shared_parts(source, place, separators, shard)
-            elif not is_mine or source.size == 0:
+            elif not is_mine:
                 continue
             elif source.kind == "parquet":
                 for rows in row_groups.blocks(number, source, text_field):
@@ -200,8 +198,11 @@ def _is_worth_seeking(source: Source) -> bool:
     """Whether it is a long text elsewhere that can be read from any byte on."""
     if source.compression is not None or source.size is None or _is_short(source):
         return False
-    with open_raw(source) as file:
-        return bool(file.seekable())
+    file = open_to_jump(source)
+    if file is None:
+        return False
+    file.close()
+    return True
 
 
 def _shared_parts(
@@ -211,7 +212,7 @@ def _shared_parts(
     assert source.size is not None
     index, n_shards = shard
     length = PART if source.is_plain else PATIENCE * PART
-    with open_raw(source) as file:
+    with open_to_jump(source) as file:
         start = _cut_in_file(file, source.size * index // n_shards, source.size, separators)
         end = _cut_in_file(file, source.size * (index + 1) // n_shards, source.size, separators)
         while start < end:
@@ -370,7 +371,7 @@ def _count_file(counter: ChunkCounter, splitter: Splitter, part: Part, strict: b
     stream = part.stream
     if stream is None:
         assert part.source is not None
-        stream = open_stream(part.source)
+        stream = open_stream_at(part.source, part.start)
     at_once = part.separators is not None or not splitter.cuttable
     size = WINDOW if part.stop is None or not at_once else part.stop - part.start + LOOK_AHEAD
     with stream:

@@ -1,0 +1,738 @@
+"""Corpora as people have them: whatever they lie in, the same documents give the same chunks and the same ids."""
+
+from __future__ import annotations
+
+import bz2
+import functools
+import gzip
+import http.server
+import json
+import lzma
+import os
+import pickle
+import random
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cbpe import (
+    GPT2_SPLIT_PATTERN,
+    GPT4_SPLIT_PATTERN,
+    ChunkStore,
+    CorpusDecodeError,
+    CorpusFormatError,
+    RegexTokenizer,
+)
+from cbpe.encoding import files
+from cbpe.inputs import documents, find_sources, sources, streams
+from cbpe.patterns import NAMED_PATTERNS
+from cbpe.training import corpus
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+zstandard = pytest.importorskip("zstandard")
+fsspec = pytest.importorskip("fsspec")
+
+PATTERNS = [GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN, NAMED_PATTERNS["o200k"], r"\w+|\s", None]
+PATTERN_IDS = ["gpt2", "gpt4", "o200k", "regex", "whole"]
+SPECIALS = ["<|eot|>", "<|eot|>x", "</s>"]
+
+
+def nasty_documents(seed: int, n: int = 60) -> list[str]:
+    rng = random.Random(seed)
+    alphabet = [*"ab1 \n\r\t'!sl\n\néſ\u3000\u0085\u0301漢😀\"\\/\b\f\0", "\nword", "\n\n", " 'll", *SPECIALS, "<|eot"]
+    return ["".join(rng.choices(alphabet, k=rng.choice([0, 1, 5, 50, 200]))) for _ in range(n)]
+
+
+def counted(texts, pattern, specials=()):
+    """The distinct chunks in order of first appearance, and their counts: the slow way."""
+    stretches = [part for text in texts for part in reference.cut_at_specials(text, specials) if part not in specials]
+    return list(Counter(chunk for part in stretches for chunk in reference.split(part, pattern)).items())
+
+
+def read_plainly(path: Path, field: str = "text") -> list[str]:
+    """The documents of a file, as json and pyarrow have them."""
+    if path.suffix == ".parquet":
+        return pq.read_table(path).column(field).to_pylist()
+    return [json.loads(line)[field] for line in path.read_bytes().decode().split("\n") if line.strip()]
+
+
+def zst(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+
+
+PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zst}
+
+
+def in_members(data: bytes, pack) -> bytes:
+    """Packed in three, as parallel packers do."""
+    third = len(data) // 3
+    return pack(data[:third]) + pack(data[third : 2 * third]) + pack(data[2 * third :])
+
+
+def jsonl(texts, **how) -> bytes:
+    lines = [json.dumps({"id": i, "text": text, "more": {"text": [text]}}, **how) for i, text in enumerate(texts)]
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def write_parquet(path: Path, texts, kind=None, **how) -> None:
+    column = pa.array(texts, kind) if kind is not None else pa.array(texts, pa.string())
+    pq.write_table(pa.table({"id": list(range(len(texts))), "text": column}), path, **how)
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Windows, parts and blocks so small that every text of these tests has many."""
+    monkeypatch.setattr(corpus, "WINDOW", 16)
+    monkeypatch.setattr(corpus, "PART", 8)
+    monkeypatch.setattr(files, "PART", 40)
+    monkeypatch.setattr(documents, "BLOCK", 100)
+    monkeypatch.setattr("cbpe.training.store.ENOUGH", 8)        # so that threads are used at all
+
+
+def ids_in(path: Path) -> list[int]:
+    return np.fromfile(path, np.dtype(index_of(path)["dtype"]).newbyteorder("<")).tolist()
+
+
+def index_of(path: Path) -> dict:
+    return json.loads(Path(f"{path}.idx.json").read_text())
+
+
+@functools.cache
+def trained(pattern: str) -> RegexTokenizer:
+    tokenizer = RegexTokenizer(pattern)
+    tokenizer.train("the cat sat on the mat. 1234 \n\n\n x\n 'll word\n\n" * 3, 265)
+    return tokenizer
+
+
+# ------------------------------------------------------------------------------------------------ every kind counts
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=PATTERN_IDS)
+@pytest.mark.parametrize("specials", [[], SPECIALS], ids=["", "specials"])
+@pytest.mark.usefixtures("small_parts")
+def test_every_kind_and_packing_counts_the_same(tmp_path, pattern, specials):
+    texts = nasty_documents(1)
+    expected = counted(texts, pattern, specials)
+    data = jsonl(texts)
+    files_of = {".jsonl" + suffix: in_members(data, pack) for suffix, pack in PACK.items()}
+    for suffix, content in files_of.items():
+        (tmp_path / f"a{suffix}").write_bytes(content)
+    write_parquet(tmp_path / "a.parquet", texts, row_group_size=7)
+    for name in (*(f"a{suffix}" for suffix in files_of), "a.parquet"):
+        store = ChunkStore.from_files(tmp_path / name, pattern, special_tokens=specials, num_threads=2)
+        assert list(store) == expected, name
+        assert (np.diff(store.places.astype(np.int64)) > 0).all()
+    whole = "\n".join(texts)
+    expected = counted([whole], pattern, specials)
+    for suffix, pack in PACK.items():
+        (tmp_path / f"b.txt{suffix}").write_bytes(in_members(whole.encode(), pack))
+        store = ChunkStore.from_files(tmp_path / f"b.txt{suffix}", pattern, special_tokens=specials, num_threads=2)
+        assert list(store) == expected, suffix
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=PATTERN_IDS)
+@pytest.mark.usefixtures("small_parts")
+def test_threads_and_shards_change_nothing(tmp_path, pattern):
+    texts = nasty_documents(2, 100)
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(jsonl(texts[:40])))
+    write_parquet(tmp_path / "b.parquet", texts[40:], row_group_size=9)
+    (tmp_path / "c.txt").write_bytes("".join(texts).encode())
+    (tmp_path / "d.txt.zst").write_bytes(zst("".join(texts[::-1]).encode()))
+    (tmp_path / "e.txt").touch()
+    expected = counted([*texts, "".join(texts), "".join(texts[::-1])], pattern, SPECIALS)
+    ChunkStore.from_files(tmp_path, pattern, special_tokens=SPECIALS, num_threads=1).save(tmp_path / "whole")
+    whole = ChunkStore.open(tmp_path / "whole")
+    assert list(whole) == expected
+    assert whole.sources[:3] == [str(tmp_path / "a.jsonl.gz"), *(f"{tmp_path / 'b.parquet'}#{i}" for i in range(2))]
+    for num_threads in range(2, 6):
+        store = ChunkStore.from_files(tmp_path, pattern, special_tokens=SPECIALS, num_threads=num_threads)
+        store.save(tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == (tmp_path / "whole").read_bytes()
+    shards = [ChunkStore.from_files(tmp_path, pattern, special_tokens=SPECIALS, shard=(i, 3)) for i in range(3)]
+    ChunkStore.merge(shards[::-1]).save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+@given(
+    st.lists(st.text(max_size=40), max_size=8),
+    st.booleans(),
+    st.sampled_from(["\n", "\r\n", "\n\n \n"]),
+    st.booleans(),
+)
+def test_any_strings_in_jsonl(tmp_path_factory, texts, is_ascii, line_end, ends_so):
+    lines = [json.dumps({"text": text}, ensure_ascii=is_ascii) for text in texts]
+    content = line_end.join(lines) + (line_end if ends_so else "")
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    path.write_bytes(content.encode())
+    assert list(ChunkStore.from_files(path)) == counted(texts, GPT4_SPLIT_PATTERN)
+    assert read_plainly(path) == texts
+
+
+def test_places_are_those_of_the_text_in_its_file(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "x y"}\r\n\r\n{"text": "x z"}')
+    write_parquet(tmp_path / "b.parquet", ["x", "é ü", "u v"], row_group_size=2)
+    store = ChunkStore.from_files([tmp_path / "a.jsonl", tmp_path / "b.parquet"])
+    group = 1 << 40
+    assert dict(zip([chunk for chunk, _ in store], store.places.tolist(), strict=True)) == {
+        b"x": 3, b" y": 4, b" z": 23, "é".encode(): group + 1, " ü".encode(): group + 3, b"u": 2 * group,
+        b" v": 2 * group + 1,
+    }
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string(),
+        pa.large_string(),
+        pa.dictionary(pa.int32(), pa.string()),
+        pa.dictionary(pa.int8(), pa.large_string()),
+    ],
+    ids=str,
+)
+def test_columns_of_strings_of_every_type(tmp_path, kind):
+    texts = ["one", "two words", "", "one", "漢字 é", *(f"number {i}" for i in range(50))]
+    write_parquet(tmp_path / "a.parquet", texts, kind, row_group_size=20)
+    assert list(ChunkStore.from_files(tmp_path / "a.parquet")) == counted(texts, GPT4_SPLIT_PATTERN)
+    empty = tmp_path / "empty.parquet"
+    write_parquet(empty, [], kind)
+    assert list(ChunkStore.from_files(empty)) == []
+    write_parquet(empty, ["", "", ""], kind)
+    assert list(ChunkStore.from_files(empty)) == []
+
+
+def test_a_line_longer_than_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "BLOCK", 1000)
+    texts = ["a b " * 5000, "short", "c d " * 300, "e"]
+    (tmp_path / "a.jsonl.zst").write_bytes(zst(jsonl(texts)))
+    assert list(ChunkStore.from_files(tmp_path / "a.jsonl.zst")) == counted(texts, GPT4_SPLIT_PATTERN)
+
+
+@pytest.mark.parametrize("specials", [[], ["<s>"]], ids=["", "specials"])
+@pytest.mark.usefixtures("small_parts")
+def test_a_packed_text_without_a_place_to_cut(tmp_path, specials):
+    text = "a\nfew lines\n\n" + "one long line <s> " * 200 + "\nand\nmore"
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode()))
+    store = ChunkStore.from_files(tmp_path / "a.txt.gz", special_tokens=specials, num_threads=2)
+    assert list(store) == counted([text], GPT4_SPLIT_PATTERN, specials)
+
+
+def test_hundreds_of_special_tokens(tmp_path):
+    specials = [f"<|extra_{i}|>" for i in range(500)]
+    rng = random.Random(3)
+    texts = ["".join(rng.choices([*specials, "word ", "<|extra", "\n"], k=50)) for _ in range(20)]
+    (tmp_path / "a.jsonl").write_bytes(jsonl(texts))
+    (tmp_path / "b.txt").write_text(texts[0], newline="")
+    store = ChunkStore.from_files([tmp_path / "a.jsonl", tmp_path / "b.txt"], special_tokens=specials)
+    assert list(store) == counted([*texts, texts[0]], GPT4_SPLIT_PATTERN, specials)
+
+
+def test_training_from_all_of_them_gives_the_same_merges(tmp_path):
+    texts = [text for text in nasty_documents(4) if text] * 2
+    (tmp_path / "a.jsonl.xz").write_bytes(lzma.compress(jsonl(texts)))
+    pq.write_table(pa.table({"body": texts}), tmp_path / "b.parquet")
+    expected = RegexTokenizer()
+    expected.train_from_iterator(texts, 300)
+    tokenizer = RegexTokenizer()
+    tokenizer.train_from_files(tmp_path / "a.jsonl.xz", 300)
+    assert tokenizer.merges == expected.merges
+    tokenizer.train_from_files(tmp_path / "b.parquet", 300, text_field="body")
+    assert tokenizer.merges == expected.merges
+
+
+# -------------------------------------------------------------------------------------------- what is found, and where
+
+
+def test_kinds_by_name():
+    for name, kind in {
+        "a.txt": ("text", None), "a.TXT.GZ": ("text", "gz"), "a.jsonl.zst": ("jsonl", "zst"),
+        "a.ndjson": ("jsonl", None), "b.c.jsonl.bz2": ("jsonl", "bz2"), "a.parquet": ("parquet", None),
+        "a.csv": None, "a.gz": None, "a": None,
+    }.items():
+        assert sources.kind_of(name) == kind
+
+
+@pytest.fixture
+def tree(tmp_path):
+    folder = tmp_path / "tree"
+    for name in ("b.txt", "a.txt.gz", "c/d.jsonl", "c/.hidden.txt", ".git/e.txt", "f.csv", "README.md", "c/z/x.txt"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(b"a") if name.endswith("gz") else b'{"text": "b"}\n')
+    return folder
+
+
+def names(found, folder) -> list[str]:
+    return [os.path.relpath(source.path, folder).replace(os.sep, "/") for source in found]
+
+
+def test_folders_and_globs(tree):
+    assert names(find_sources(tree), tree) == ["a.txt.gz", "b.txt", "c/d.jsonl", "c/z/x.txt"]
+    assert names(find_sources([tree / "c", tree / "f.csv"]), tree) == ["c/d.jsonl", "c/z/x.txt", "f.csv"]
+    assert names(find_sources(f"{tree}/*.txt*"), tree) == ["a.txt.gz", "b.txt"]
+    assert names(find_sources(f"{tree}/**/*.txt"), tree) == ["b.txt", "c/z/x.txt"]
+    assert names(find_sources(f"{tree}/*"), tree) == ["README.md", "a.txt.gz", "b.txt", "f.csv"]
+    assert [source.kind for source in find_sources(f"{tree}/*")] == ["text"] * 4
+    (tree / "[1].txt").write_bytes(b"")
+    assert names(find_sources(f"{tree}/[1].txt"), tree) == ["[1].txt"]
+    for nothing in (f"{tree}/*.parquet", f"{tree}/c/missing.txt", tree / "*.txt"):
+        with pytest.raises(FileNotFoundError, match=re.escape(os.path.basename(nothing))):
+            find_sources(nothing)
+    (tree / "empty").mkdir()
+    (tree / "empty" / "x.csv").touch()
+    with pytest.raises(FileNotFoundError, match="no file in this folder"):
+        find_sources(tree / "empty")
+    for wrong in (b"bytes", 5, [b"bytes"]):
+        with pytest.raises(TypeError):
+            find_sources(wrong)
+
+
+def test_sources_travel(tmp_path):
+    write_parquet(tmp_path / "a.parquet", ["a", "b", "c"], row_group_size=2)
+    found = find_sources(tmp_path)
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert [(source.name.rpartition("#")[2], source.n_rows) for source in found] == [("0", 2), ("1", 1)]
+    assert found[0].columns == ("id", "text")
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="permissions do not bind this user")
+def test_an_unreadable_member_is_told_of_before_anything_is_read(tree):
+    (tree / "b.txt").chmod(0)
+    with pytest.raises(PermissionError, match=r"b\.txt"):
+        ChunkStore.from_files(tree)
+
+
+@pytest.mark.parametrize("name", ["corpus.txt", "-"])
+@pytest.mark.usefixtures("small_parts")
+def test_standard_input(tmp_path, name):
+    text = "".join(nasty_documents(5))
+    (tmp_path / "corpus.txt").write_bytes(text.encode())
+    script = f"""if True:
+        from cbpe import ChunkStore, RegexTokenizer
+        import sys
+        ChunkStore.from_files({name!r}).save(sys.argv[1])
+    """
+    command = [sys.executable, "-c", script, str(tmp_path / "store")]
+    subprocess.run(command, input=text.encode(), cwd=tmp_path, check=True)
+    with ChunkStore.open(tmp_path / "store") as store:
+        assert list(store) == counted([text], GPT4_SPLIT_PATTERN)
+        assert store.sources == [name]
+
+
+def test_standard_input_is_encoded_too(tmp_path):
+    text = "".join(nasty_documents(6))
+    trained(GPT4_SPLIT_PATTERN).save(str(tmp_path / "m"))
+    script = """if True:
+        from cbpe import RegexTokenizer
+        tokenizer = RegexTokenizer()
+        tokenizer.load("m.model")
+        tokenizer.encode_file("-", "o.bin")
+    """
+    subprocess.run([sys.executable, "-c", script], input=text.encode(), cwd=tmp_path, check=True)
+    assert ids_in(tmp_path / "o.bin") == trained(GPT4_SPLIT_PATTERN).encode_ordinary(text)
+
+
+# ------------------------------------------------------------------------------------------------------ elsewhere
+
+
+@pytest.fixture
+def memory_folder():
+    fs = fsspec.filesystem("memory")
+    fs.mkdirs("/corpus", exist_ok=True)
+    yield fs
+    fs.rm("/corpus", recursive=True)
+
+
+def test_urls_folders_and_globs_in_memory(tmp_path, memory_folder):
+    texts = nasty_documents(7)
+    memory_folder.pipe("/corpus/b.jsonl.zst", zst(jsonl(texts)))
+    memory_folder.pipe("/corpus/a.txt", "".join(texts).encode())
+    memory_folder.pipe("/corpus/.hidden/x.txt", b"hidden")
+    memory_folder.pipe("/corpus/x.csv", b"unknown")
+    write_parquet(tmp_path / "c.parquet", texts, row_group_size=11)
+    memory_folder.pipe("/corpus/sub/c.parquet", (tmp_path / "c.parquet").read_bytes())
+    expected = counted(["".join(texts), *texts, *texts], GPT4_SPLIT_PATTERN)
+    store = ChunkStore.from_files("memory://corpus", num_threads=3)
+    assert list(store) == expected
+    assert store.sources[:2] == ["memory:///corpus/a.txt", "memory:///corpus/b.jsonl.zst"]
+    assert list(ChunkStore.from_files("memory://corpus/*.txt")) == counted(["".join(texts)], GPT4_SPLIT_PATTERN)
+    assert list(ChunkStore.from_files("memory://corpus/sub/c.parquet")) == counted(texts, GPT4_SPLIT_PATTERN)
+    for missing in ("memory://corpus/missing.txt", "memory://corpus/*.gz"):
+        with pytest.raises(FileNotFoundError):
+            ChunkStore.from_files(missing)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_long_text_elsewhere_is_shared_out(memory_folder):
+    text = "".join(nasty_documents(8))
+    memory_folder.pipe("/corpus/a.txt", text.encode())
+    whole = ChunkStore.from_files("memory://corpus/a.txt", num_threads=3)
+    assert list(whole) == counted([text], GPT4_SPLIT_PATTERN)
+    shards = [ChunkStore.from_files("memory://corpus/a.txt", shard=(i, 4)) for i in range(4)]
+    assert all(0 < shard.total_bytes < whole.total_bytes for shard in shards)
+    assert list(ChunkStore.merge(shards)) == list(whole)
+
+
+@pytest.fixture
+def web(tmp_path):
+    """A server for the files of a folder, which cannot send parts of them."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_files_of_a_web_server(web):
+    pytest.importorskip("aiohttp")
+    folder, url = web
+    texts = nasty_documents(9)
+    (folder / "a.jsonl.gz").write_bytes(gzip.compress(jsonl(texts)))
+    (folder / "b.txt").write_bytes("".join(texts).encode())
+    write_parquet(folder / "c.parquet", texts, row_group_size=11)
+    expected = counted([*texts, "".join(texts), *texts], GPT4_SPLIT_PATTERN)
+    paths = [f"{url}/a.jsonl.gz?download=1", f"{url}/b.txt", f"{url}/c.parquet"]
+    assert list(ChunkStore.from_files(paths, num_threads=2)) == expected
+    with pytest.raises(FileNotFoundError):
+        ChunkStore.from_files(f"{url}/missing.txt")
+
+
+# ------------------------------------------------------------------------------------------------- what goes wrong
+
+LINES = [
+    (b'{"text": "a"', "is not JSON"),
+    (b'{"text": 5}', "not a string: 5"),
+    (b'{"text": null}', "not a string: null"),
+    (b'{"other": "a", "b": 1}', "no field 'text', but 'other', 'b'"),
+    (b"{}", "none at all"),
+    (b'["text"]', "not a JSON object"),
+    (b'"text"', "not a JSON object"),
+    (b'{"text": "\xff"}', "not UTF-8"),
+    (b'{"text": "\\ud800"}', "half of a surrogate"),
+    (b'{"text": "a"} {"text": "b"}', "is not JSON"),
+    (b"\xef\xbb\xbf{}", "is not JSON"),
+    (b'{"text": "a\tb"}', "is not JSON"),
+    (b'{"text": "a", "b": 01}', "is not JSON"),
+    (b'{"text": "\xed\xa0\x80"}', "not UTF-8"),
+    (b"[" * 100_000, "JSON|nested"),
+    (b'{"text": "a", "b": "\xc0\x80"}', "not UTF-8"),
+    (b'{"text": "a", "b": tru}', "is not JSON"),
+    (b'{"text": "a",}', "is not JSON"),
+]
+
+
+@pytest.mark.parametrize("with_orjson", [True, False])
+@pytest.mark.parametrize(("line", "reason"), LINES, ids=[str(i) for i in range(len(LINES))])
+@pytest.mark.usefixtures("small_parts")
+def test_a_line_that_holds_no_text(tmp_path, monkeypatch, line, reason, with_orjson):
+    if not with_orjson:
+        monkeypatch.setitem(sys.modules, "orjson", None)
+    texts = ["good " * i for i in range(1, 30)]
+    lines = [json.dumps({"text": text}).encode() for text in texts]
+    lines[20:20] = [line]
+    lines[25:25] = [line]
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\n\n" + b"\n".join(lines))
+    for num_threads in (1, 3):
+        with pytest.raises(CorpusFormatError, match=rf"a\.jsonl, line 23: .*({reason})") as fault:
+            ChunkStore.from_files(path, num_threads=num_threads)
+        assert (fault.value.source, fault.value.line, fault.value.row) == (str(path), 23, None)
+        assert str(pickle.loads(pickle.dumps(fault.value))) == str(fault.value)
+        with pytest.warns(UserWarning, match=r"2 documents were left out; the first is .*a\.jsonl, line 23: "):
+            store = ChunkStore.from_files(path, num_threads=num_threads, errors="skip")
+        assert store.skipped == 2
+        assert list(store) == counted(texts, GPT4_SPLIT_PATTERN)
+    with pytest.raises(CorpusFormatError, match="line 23"):
+        trained(GPT4_SPLIT_PATTERN).encode_file(path, tmp_path / "o.bin", num_threads=2)
+    assert not (tmp_path / "o.bin").exists()
+    with pytest.warns(UserWarning, match="2 documents"):
+        trained(GPT4_SPLIT_PATTERN).encode_file(path, tmp_path / "o.bin", num_threads=2, errors="skip")
+    lists = map(trained(GPT4_SPLIT_PATTERN).encode_ordinary, texts)
+    assert ids_in(tmp_path / "o.bin") == [i for ids in lists for i in ids]
+    assert index_of(tmp_path / "o.bin")["skipped"] == 2
+
+
+@pytest.mark.parametrize("with_orjson", [True, False])
+def test_what_json_takes_is_taken(tmp_path, monkeypatch, with_orjson):
+    if not with_orjson:
+        monkeypatch.setitem(sys.modules, "orjson", None)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(
+        b'\xef\xbb\xbf{"text": "a", "b": NaN}\r\n\r\n \t \n{"text": "x", "text": "b"}\n'
+        b'{"b": ' + b"1" * 5000 + b', "text": "c"}\n'
+        b' { "b" : [ { "text" : "no" } , -1.5e+3 , true , false , null , "" ] , "t\\u0065xt" : "\\ud83d\\ude00\\n" } '
+    )
+    assert [chunk for chunk, _ in ChunkStore.from_files(path, None)] == [b"a", b"b", b"c", "😀\n".encode()]
+
+
+def test_replacing_what_is_no_unicode(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"text": "a\xff\xe7\x8c"}\n{"text": "b\\ud800\\ude00c\\udc00"}\n{"text": "d"}\n')
+    store = ChunkStore.from_files(path, None, errors="replace")
+    assert [chunk.decode() for chunk, _ in store] == ["a\ufffd\ufffd", "b\U00010200c\ufffd", "d"]
+    path.write_bytes(b'{"text": "a"}\nnot JSON\n')
+    with pytest.raises(CorpusFormatError, match="line 2"):
+        ChunkStore.from_files(path, errors="replace")
+
+
+def test_rows_that_hold_no_text(tmp_path):
+    texts = ["a b", None, "", "c d", "e", None]
+    path = tmp_path / "a.parquet"
+    write_parquet(path, texts, row_group_size=4)
+    with pytest.raises(CorpusFormatError, match=r"a\.parquet#0, row 1: column 'text' holds null") as fault:
+        ChunkStore.from_files(path)
+    assert (fault.value.source, fault.value.line, fault.value.row) == (f"{path}#0", None, 1)
+    with pytest.warns(UserWarning, match="2 documents were left out; the first is .*#0, row 1"):
+        store = ChunkStore.from_files(path, errors="skip", num_threads=2)
+    assert store.skipped == 2
+    assert list(store) == counted([text for text in texts if text], GPT4_SPLIT_PATTERN)
+
+
+def test_rows_that_are_not_utf8(tmp_path):
+    path = tmp_path / "a.parquet"
+    raw = pa.array([b"good", b"b\xff d", b"fine"], pa.binary())
+    column = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2])
+    pq.write_table(pa.table({"text": column}), path)
+    with pytest.raises(CorpusFormatError, match=r"a\.parquet#0, row 1: byte b'\\xff' at 1 of the text"):
+        ChunkStore.from_files(path)
+    mended = ChunkStore.from_files(path, None, errors="replace")
+    assert [chunk.decode() for chunk, _ in mended] == ["good", "b\ufffd d", "fine"]
+    with pytest.warns(UserWarning, match="one document was left out"):
+        assert [chunk for chunk, _ in ChunkStore.from_files(path, None, errors="skip")] == [b"good", b"fine"]
+
+
+def test_columns_that_are_not_there_or_not_text(tmp_path):
+    write_parquet(tmp_path / "a.parquet", ["a"])
+    for errors in ("strict", "skip"):
+        with pytest.raises(CorpusFormatError, match=r"a\.parquet: has no column 'body' .*; it has: id, text"):
+            ChunkStore.from_files(tmp_path, text_field="body", errors=errors)
+        with pytest.raises(CorpusFormatError, match=r"a\.parquet: column 'id' is of type int64"):
+            ChunkStore.from_files(tmp_path, text_field="id", errors=errors)
+    with pytest.raises(CorpusFormatError, match="body"):
+        trained(GPT4_SPLIT_PATTERN).encode_file(tmp_path, tmp_path / "o.bin", text_field="body")
+
+
+def test_parquet_that_is_damaged(tmp_path):
+    path = tmp_path / "a.parquet"
+    write_parquet(path, [f"text {i} " * 20 for i in range(2000)], compression="snappy", use_dictionary=False)
+    good = path.read_bytes()
+    for bad in (b"", b"PAR1", good[:-1], b"x" * 100, good[: len(good) // 2]):
+        path.write_bytes(bad)
+        with pytest.raises(CorpusFormatError, match=r"a\.parquet: cannot be read as Parquet"):
+            ChunkStore.from_files(path)
+    path.write_bytes(good[:20000] + bytes(2000) + good[22000:])
+    with pytest.raises(CorpusFormatError, match=r"a\.parquet"):
+        ChunkStore.from_files(path)
+    (tmp_path / "b.parquet.gz").write_bytes(gzip.compress(good))
+    with pytest.raises(CorpusFormatError, match="unpack it"):
+        ChunkStore.from_files(tmp_path / "b.parquet.gz")
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in PACK if suffix])
+@pytest.mark.parametrize("kind", [".txt", ".jsonl"])
+def test_packed_files_cut_short_or_damaged(tmp_path, suffix, kind):
+    rng = random.Random(10)
+    data = jsonl(["".join(rng.choices("abcdefgh \n", k=100)) for _ in range(300)])
+    packed = in_members(data, PACK[suffix])
+    path = tmp_path / f"a{kind}{suffix}"
+    border = len(PACK[suffix](data[: len(data) // 3]))
+    cuts = [0, 1, 3, border - 1, border + 1, border + 3, len(packed) - 1, *rng.sample(range(len(packed)), 20)]
+    for cut in set(cuts) - {border}:
+        path.write_bytes(packed[:cut])
+        with pytest.raises(CorpusFormatError, match=rf"{re.escape(path.name)}: .* is cut short or damaged"):
+            ChunkStore.from_files(path)
+    for bad in (packed + b"garbage", packed[:border] + b"\1" + packed[border + 1 :], b"garbage" * 10):
+        path.write_bytes(bad)
+        with pytest.raises(CorpusFormatError, match="cut short or damaged"):
+            ChunkStore.from_files(path)
+    with pytest.raises(CorpusFormatError, match="cut short or damaged"):
+        trained(GPT4_SPLIT_PATTERN).encode_file(path, tmp_path / "o.bin")
+    assert not list(tmp_path.glob("o.bin*"))
+
+
+def test_padding_behind_members_is_no_damage(tmp_path):
+    for suffix, padding in ((".gz", 5000), (".xz", 4)):
+        path = tmp_path / f"a.txt{suffix}"
+        path.write_bytes(PACK[suffix](b"one ") + bytes(padding) + PACK[suffix](b"two") + bytes(padding))
+        assert list(ChunkStore.from_files(path)) == counted(["one two"], GPT4_SPLIT_PATTERN)
+
+
+def test_what_is_packed_very_tightly_comes_out_in_pieces(tmp_path):
+    for suffix, pack in PACK.items():
+        if suffix:
+            (tmp_path / f"a.txt{suffix}").write_bytes(pack(bytes(20_000_000)))
+            stream = streams.open_stream(find_sources(tmp_path / f"a.txt{suffix}")[0])
+            most = total = 0
+            with stream:
+                while data := stream.read(1 << 30):
+                    most, total = max(most, len(data)), total + len(data)
+            assert total == 20_000_000
+            assert most <= streams.UNPACKED
+
+
+@pytest.mark.skipif(shutil.which("zstd") is None, reason="the zstd tool is not there")
+@pytest.mark.parametrize("how", ["-1", "-19", "--no-check", "--long=27", "-T2 -B1MiB", "--no-content-size"])
+def test_what_the_zstd_tool_writes(tmp_path, how):
+    rng = random.Random(11)
+    text = "".join(rng.choices(["word ", "\n", "é", "line\n", "z" * 50], k=50_000))
+    path = tmp_path / "a.txt"
+    path.write_text(text, newline="")
+    whole = list(ChunkStore.from_files(path))
+    done = subprocess.run(["zstd", "-q", *how.split(), str(path)], check=False, capture_output=True)
+    if done.returncode:
+        pytest.skip(done.stderr.decode())
+    packed = (tmp_path / "a.txt.zst").read_bytes()
+    assert list(ChunkStore.from_files(tmp_path / "a.txt.zst")) == whole
+    skippable = b"\x5a\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"
+    (tmp_path / "b.txt.zst").write_bytes(skippable + packed + skippable + packed)
+    assert ChunkStore.from_files(tmp_path / "b.txt.zst").total_bytes == 2 * len(text.encode())
+    path.unlink()
+    subprocess.run(["zstd", "-q", "-d", str(tmp_path / "a.txt.zst")], check=True)
+    assert path.read_bytes() == text.encode()
+
+
+def test_bytes_that_are_not_utf8_in_a_packed_text(tmp_path):
+    data = b"good line\n" * 1000 + b"\xff" + b" line\n" * 1000
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(data))
+    with pytest.raises(CorpusDecodeError, match=r"a\.txt\.gz: .* offset 10,000"):
+        ChunkStore.from_files(path)
+    for errors in ("replace", "skip"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            store = ChunkStore.from_files(path, errors=errors)
+        assert list(store) == counted([data.decode("utf-8", "replace")], GPT4_SPLIT_PATTERN)
+        assert store.skipped == 0
+    with pytest.raises(CorpusDecodeError, match="offset 10,000"):
+        trained(GPT4_SPLIT_PATTERN).encode_file(path, tmp_path / "o.bin")
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [("zstandard", "a.txt.zst"), ("pyarrow.parquet", "a.parquet"), ("fsspec", "memory://a.txt")]
+)
+def test_a_missing_package_is_named_with_the_extra(tmp_path, monkeypatch, package, name):
+    (tmp_path / "a.txt.zst").write_bytes(zst(b"a"))
+    write_parquet(tmp_path / "a.parquet", ["a"])
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf'{package.partition(".")[0]}.*pip install "cbpe\[data\]"'):
+        ChunkStore.from_files(name if "://" in name else tmp_path / name)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc")
+def test_nothing_stays_open_C17(tmp_path):
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(jsonl(["a", "b"])))
+    write_parquet(tmp_path / "b.parquet", ["a", None])
+    (tmp_path / "c.txt.zst").write_bytes(zst(b"a\nb\nc\n")[:-1])
+    before = None
+    for _ in range(20):
+        ChunkStore.from_files(tmp_path / "a.jsonl.gz", num_threads=2)
+        with pytest.raises(CorpusFormatError):
+            ChunkStore.from_files(tmp_path, num_threads=2)
+        with pytest.raises(CorpusFormatError):
+            ChunkStore.from_files(tmp_path / "c.txt.zst")
+        opened = len(os.listdir("/proc/self/fd"))
+        before = before or opened
+    assert opened == before
+
+
+# -------------------------------------------------------------------------------------------------------- encoding
+
+
+@pytest.mark.parametrize("pattern", PATTERNS[:4], ids=PATTERN_IDS[:4])
+@pytest.mark.parametrize("num_threads", [1, 3])
+@pytest.mark.usefixtures("small_parts")
+def test_lines_and_rows_are_encoded_as_documents(tmp_path, pattern, num_threads):
+    tokenizer = trained(pattern)
+    texts = nasty_documents(12)
+    (tmp_path / "a.jsonl.zst").write_bytes(zst(jsonl(texts[:30])))
+    write_parquet(tmp_path / "b.parquet", texts[30:], row_group_size=13)
+    lists = [[*tokenizer.encode_ordinary(text), 257] for text in texts]
+    out = tmp_path / "o.bin"
+    tokenizer.encode_file(tmp_path, out, eot=257, document_offsets=True, num_threads=num_threads)
+    assert ids_in(out) == [i for ids in lists for i in ids]
+    index = index_of(out)
+    assert index["document_offsets"] == np.cumsum([0, *map(len, lists)]).tolist()
+    assert index["sources"][1] == f"{tmp_path / 'b.parquet'}#0"
+    tokenizer.encode_file(tmp_path, out, num_threads=num_threads)
+    assert ids_in(out) == [i for ids in lists for i in ids[:-1]]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS[:4], ids=PATTERN_IDS[:4])
+@pytest.mark.parametrize("separator", ["<|eot|>", "\n", "\n\n", "aa", "é"])
+@pytest.mark.usefixtures("small_parts")
+def test_a_separator_makes_documents(tmp_path, pattern, separator):
+    tokenizer = trained(pattern)
+    rng = random.Random(13)
+    for number in range(12):
+        words = [separator, separator, "a", " ", "\n", "word\n", "éé", "<|eot", "long enough a line\n" * 3]
+        text = "".join(rng.choices(words, k=rng.choice([0, 1, 2, 10, 60])))
+        path = tmp_path / f"a.txt{rng.choice(['', '.gz'])}"
+        path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+        expected = text.split(separator)
+        if len(expected) > 1 and not expected[-1]:
+            expected.pop()
+        lists = [[*tokenizer.encode_ordinary(each), 257] for each in expected]
+        out = tmp_path / "o.bin"
+        how = {"separator": separator, "num_threads": 1 + number % 2}
+        tokenizer.encode_file(path, out, eot=257, document_offsets=True, **how)
+        assert ids_in(out) == [i for ids in lists for i in ids]
+        assert index_of(out)["document_offsets"] == np.cumsum([0, *map(len, lists)]).tolist()
+
+
+def test_separators_are_checked(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"good|b\xffd|")
+    with pytest.raises(ValueError, match="empty"):
+        trained(GPT4_SPLIT_PATTERN).encode_file(tmp_path / "a.txt", tmp_path / "o.bin", separator="")
+    with pytest.raises(TypeError, match="separator"):
+        trained(GPT4_SPLIT_PATTERN).encode_file(tmp_path / "a.txt", tmp_path / "o.bin", separator=5)
+    with pytest.raises(CorpusDecodeError, match="offset 6"):
+        trained(GPT4_SPLIT_PATTERN).encode_file(tmp_path / "a.txt", tmp_path / "o.bin", separator="|")
+
+
+@pytest.mark.parametrize("cuttable", [True, False])
+@pytest.mark.parametrize("separator", [None, "<|eot|>", "\n\n"])
+@pytest.mark.usefixtures("small_parts")
+def test_reading_begins_again_at_any_piece(tmp_path, cuttable, separator):
+    texts = nasty_documents(14, 30)
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + jsonl(texts)))
+    (tmp_path / "b.txt").write_bytes("".join(texts).encode())
+    (tmp_path / "c.txt").touch()
+    (tmp_path / "d.txt.zst").write_bytes(zst(("".join(texts) + (separator or "")).encode()))
+    write_parquet(tmp_path / "e.parquet", texts, row_group_size=12)
+    found = find_sources(tmp_path)
+    read = functools.partial(files.pieces, found, cuttable=cuttable, separator=separator)
+
+    def content(piece):
+        block = piece.block
+        if isinstance(block, files.TextBlock):
+            return piece.place, block.offset, block.documents, block.is_open
+        return piece.place, [*block.texts(documents.Faults("strict")).as_list()], getattr(block, "line", None)
+
+    pieces = list(read())
+    whole = list(map(content, pieces))
+    assert len(pieces) > 20
+    for i, piece in enumerate(pieces):
+        assert list(map(content, read(start=piece.place))) == whole[i:]
+        if i % 3 == 0:
+            assert list(map(content, read(start=piece.next_place))) == whole[i + 1 :]
+    assert sum(piece.cost for piece in pieces if piece.place[0] == 1) == (tmp_path / "b.txt").stat().st_size
