@@ -241,7 +241,7 @@ class NativeTokenizer(Tokenizer):
             pattern=_pattern_of(self._splitter(model)), special_tokens=words, num_threads=num_threads, progress=progress
         )
         num_merges = min(vocab_size, MAX_ID + 1) - 256
-        pairs, _ = learn_merges(
+        pairs, _, _ = learn_merges(
             store,
             num_merges,
             min_frequency=min_frequency,

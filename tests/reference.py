@@ -118,6 +118,18 @@ def encode_chunk(ids: Sequence[int], merges: Mapping[Pair, int]) -> list[int]:
     return ids
 
 
+def token_totals(counted: Iterable[tuple[bytes, int]], merges: Mapping[Pair, int]) -> list[int]:
+    """How many ids none, the first, the first two, ... of the merges give for chunks that occur so many times each.
+
+    [(b"aaa", 2)], {(97, 97): 256} -> [6, 4].
+    """
+    counted, items = list(counted), list(merges.items())
+    return [
+        sum(count * len(encode_chunk(chunk, dict(items[:k]))) for chunk, count in counted)
+        for k in range(len(items) + 1)
+    ]
+
+
 def encode_ordinary(text: str, merges: Mapping[Pair, int], pattern: str | None = None) -> list[int]:
     """The ids of a text, special tokens unknown."""
     return [token for chunk in split(text, pattern) for token in encode_chunk(chunk, merges)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
@@ -28,7 +29,7 @@ def arrays(counted):
 def learned(counted, num_merges, min_frequency=1, spread=4.0):
     """What learn yields, in the form in which reference.learn_counted gives it."""
     merges, counts = {}, []
-    for pairs, pair_counts in learn(*arrays(counted), num_merges, min_frequency, spread):
+    for pairs, pair_counts, _ in learn(*arrays(counted), num_merges, min_frequency, spread):
         for (left, right), count in zip(pairs.tolist(), pair_counts.tolist(), strict=True):
             merges[left, right] = 256 + len(merges)
             counts.append(count)
@@ -55,6 +56,18 @@ chunks_of_few_letters = st.dictionaries(
 def test_merges_are_the_reference_s(counted, num_merges, min_frequency, spread):
     expected = reference.learn_counted(counted, num_merges, min_frequency)
     assert learned(counted, num_merges, min_frequency, spread) == expected
+
+
+@given(chunks_of_few_letters, st.integers(0, 60), st.sampled_from(SPREADS))
+@example([(b"aaa", 2), (b"aaaa", 2**53), (b"baaaaab", 1)], 10, 0.0)
+def test_each_merge_removes_what_encoding_with_it_does(counted, num_merges, spread):
+    merges, removed = {}, []
+    for pairs, _, more in learn(*arrays(counted), num_merges, 1, spread):
+        removed += more.tolist()
+        for pair in pairs.tolist():
+            merges[tuple(pair)] = 256 + len(merges)
+    totals = reference.token_totals(counted, merges)
+    assert removed == [before - after for before, after in itertools.pairwise(totals)]
 
 
 @pytest.mark.parametrize("spread", SPREADS)
@@ -97,15 +110,17 @@ def test_overlapping_pairs_count_C01():
 
 
 def test_no_more_merges_than_there_are_and_absurd_numbers_of_them():
-    pairs, counts = learn_merges(store_of([(b"abcd", 1)]), 2**40)
+    pairs, counts, removed = learn_merges(store_of([(b"abcd", 1)]), 2**40)
     assert pairs.tolist() == [[97, 98], [256, 99], [257, 100]]
     assert pairs.dtype == np.uint32
     assert counts.dtype == np.int64
     assert counts.tolist() == [1, 1, 1]
+    assert removed.dtype == np.int64
+    assert removed.tolist() == [1, 1, 1]
     for counted in ([], [(b"a", 5)], [(b"a", 5), (b"b", 1)]):
-        pairs, counts = learn_merges(store_of(counted), 2**63)
+        pairs, counts, removed = learn_merges(store_of(counted), 2**63)
         assert pairs.shape == (0, 2)
-        assert counts.shape == (0,)
+        assert counts.shape == removed.shape == (0,)
 
 
 def test_counts_that_cannot_be_summed_are_refused():
@@ -122,6 +137,6 @@ def test_verbose_prints_minbpe_s_lines(capsys):
 
 def test_the_store_can_be_let_go_of_early():
     store = store_of([(b"aaab", 2)])
-    pairs, _ = learn_merges(store, 1, close_store=True)
+    pairs, _, _ = learn_merges(store, 1, close_store=True)
     assert pairs.tolist() == [[97, 97]]
     assert len(store) == 0

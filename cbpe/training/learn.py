@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+class Learned(NamedTuple):
+    """Merges, and what they did to the corpus; merge number i makes id 256 + i."""
+
+    pairs: NDArray[np.uint32]       # [k, 2]
+    counts: NDArray[np.int64]       # [k], how often each pair occurred when it was merged
+    removed: NDArray[np.int64]      # [k], how many tokens fewer the corpus had afterwards
+
+
 def learn_merges(
     store: ChunkStore,
     num_merges: int,
@@ -23,10 +31,10 @@ def learn_merges(
     verbose: bool = False,
     progress: bool | None = None,
     close_store: bool = False,
-) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """The merges that minbpe would learn: pairs uint32[k, 2], and the count of each when it was merged, int64[k].
+) -> Learned:
+    """The merges that minbpe would learn: pairs uint32[k, 2], counts int64[k], removed int64[k].
 
-    Merge number i makes id 256 + i. k is less than num_merges where no pair is left that occurs min_frequency times.
+    k is less than num_merges where no pair is left that occurs min_frequency times.
     verbose prints a line a merge, as minbpe does. progress: None shows a bar on a terminal only. close_store lets go of
     the store as soon as it is not needed, which on large corpora spares memory.
     Raises CorpusTooLargeError, MemoryError, KeyboardInterrupt.
@@ -40,14 +48,14 @@ def learn_merges(
     made = 0
     hidden = None if progress is None else not progress         # None: unless this is a terminal
     with tqdm(total=num_merges, desc="merging", unit="merge", leave=False, disable=hidden) as bar:
-        for pairs, counts in steps:
-            batches.append((pairs, counts))
+        for batch in steps:
+            pairs, counts, _ = batch
+            batches.append(batch)
             bar.update(len(pairs))
             for (left, right), count in zip(pairs.tolist(), counts.tolist(), strict=True) if verbose else ():
                 idx = 256 + made
                 vocab[idx] = vocab[left] + vocab[right]
                 made += 1
                 print(f"merge {made}/{num_merges}: {(left, right)} -> {idx} ({vocab[idx]!r}) had {count} occurrences")
-    empty = np.empty((0, 2), np.uint32), np.empty(0, np.int64)
-    all_pairs, all_counts = zip(empty, *batches, strict=True)
-    return np.concatenate(all_pairs), np.concatenate(all_counts)
+    empty = np.empty((0, 2), np.uint32), np.empty(0, np.int64), np.empty(0, np.int64)
+    return Learned(*map(np.concatenate, zip(empty, *batches, strict=True)))

@@ -1,7 +1,8 @@
 """From pairs to merges: which pair wins, and what its merge does to its neighbours.
 
-In: the arena and the watched pairs of pairs.pyx. Out: the merges, exactly as minbpe would learn them, with their
-counts.
+In: the arena and the watched pairs of pairs.pyx. Out: the merges, exactly as minbpe would learn them; of each how often
+its pair occurred, and how many tokens fewer the corpus has after it. (Runs make the difference: "aaa" holds (a, a)
+twice and is one token shorter afterwards.)
 
 The winner is the pair with the highest count, and among equals the one that occurs first. A pair's count only falls and
 its first live occurrence only moves right (it is born once, in the merge that makes its younger token), so what a heap
@@ -74,6 +75,7 @@ cdef class Merger:
     cdef bint stage_is_over                 # no watched pair reaches the threshold any more
     cdef id_t next_id
     cdef uint64_t n_steps                   # occurrences looked at so far: the measure of work done
+    cdef count_t removed                    # weight of the occurrences that the last merge replaced
 
     def __cinit__(self, Arena arena):
         self.arena = arena
@@ -218,8 +220,9 @@ cdef class Merger:
                            uint32_t *n_twins) noexcept nogil:
         """Writes the new id over every occurrence of the pair; returns how many there were.
 
-        OUT: their positions, at the front of the pair's own list; before, behind and the neighbours' sums; how many ids
-        were touched before and behind; and the count and number of (new_id, new_id), which no neighbour's record holds.
+        OUT: their positions, at the front of the pair's own list, and the sum of their weights, in removed; before,
+        behind and the neighbours' sums; how many ids were touched before and behind; and the count and number of
+        (new_id, new_id), which no neighbour's record holds.
         """
         cdef Pair *pair = &self.index.pairs[slot]
         cdef uint32_t *occurrences = pair.occurrences
@@ -233,7 +236,7 @@ cdef class Merger:
         cdef uint32_t n = pair.n_occurrences, i, done = 0, position
         cdef uint32_t n_before = 0, n_behind = 0
         cdef uint32_t *cell
-        cdef count_t weight
+        cdef count_t weight, removed = 0
         for i in range(pair.cursor, n):
             if i + AHEAD < n:
                 # both ends: what stands before and behind may lie in another cache line (10 % on mix_2GB's merges)
@@ -246,6 +249,7 @@ cdef class Merger:
             weight = cell[0] >> id_bits
             if weight == 0:
                 weight = self.arena.heavy_weight(position)
+            removed += weight
             x = (cell - 1)[0] & id_mask
             y = cell[to_end] & id_mask
             cell[to_right] |= id_mask
@@ -277,6 +281,7 @@ cdef class Merger:
             done += 1
         n_touched[0] = n_before
         n_touched[1] = n_behind
+        self.removed = removed
         self.n_steps += n - pair.cursor
         return done
 
@@ -365,11 +370,13 @@ cdef class Merger:
 
     # ---- steps
 
-    cdef int run(self, uint32_t *pairs, int64_t *counts, uint64_t budget, uint32_t n_merges) except -1 nogil:
+    cdef int run(self, uint32_t *pairs, int64_t *counts, int64_t *removed, uint64_t budget,
+                 uint32_t n_merges) except -1 nogil:
         """Merges up to n_merges times, or until about budget occurrences were looked at; returns how many merges it
         made.
 
-        OUT: pairs, two ids a merge, and counts. Where it returns early within its budget the stage is over.
+        OUT: pairs, two ids a merge, counts, and what each merge removed. Where it returns early within its budget the
+        stage is over.
         """
         cdef uint64_t limit = self.n_steps + budget
         cdef uint32_t slot
@@ -383,16 +390,17 @@ cdef class Merger:
             pairs[2 * done + 1] = self.index.pairs[slot].right
             counts[done] = self.index.pairs[slot].count
             self.merge(slot)
+            removed[done] = self.removed
             done += 1
         return <int> done
 
 
 def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0):
     """Yields the merges of a corpus in batches, each after a tenth of a second or so: (pairs uint32[k, 2], counts
-    int64[k]).
+    int64[k], removed int64[k]).
 
     counts uint64[n], offsets uint64[n + 1], data uint8[offsets[n]]: the distinct chunks in order of first appearance.
-    Merge number i makes id 256 + i. Ends when there are num_merges, or when no pair occurs min_frequency times. A
+    Merge number i makes id 256 + i, and leaves the corpus removed[i] tokens shorter. Ends when there are num_merges, or when no pair occurs min_frequency times. A
     batch may be empty: between batches the caller shows progress and hears signals. The first batch comes when the
     arrays are not needed any more. spread: how many times the merges still to come a stage's highest count is taken
     to be above its threshold; it changes the time, never the result. (mix_2GB at 32,768 ids: the highest count is
@@ -407,10 +415,11 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0):
     cdef int done
     cdef uint32_t[:, ::1] pairs = np.empty((BATCH, 2), np.uint32)
     cdef int64_t[::1] pair_counts = np.empty(BATCH, np.int64)
+    cdef int64_t[::1] removed = np.empty(BATCH, np.int64)
     cdef uint64_t left = num_merges
     cdef uint32_t slot
     cdef count_t highest, floor = max(1, min_frequency)
-    nothing = np.empty((0, 2), np.uint32), np.empty(0, np.int64)
+    nothing = np.empty((0, 2), np.uint32), np.empty(0, np.int64), np.empty(0, np.int64)
     yield nothing
     while left:
         merger.index.clear()
@@ -441,6 +450,8 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0):
         merger.stage_is_over = False
         while left and not merger.stage_is_over:
             with nogil:
-                done = merger.run(&pairs[0, 0], &pair_counts[0], STEPS, <uint32_t> min(left, <uint64_t> BATCH))
+                done = merger.run(&pairs[0, 0], &pair_counts[0], &removed[0], STEPS,
+                                  <uint32_t> min(left, <uint64_t> BATCH))
             left -= done
-            yield np.asarray(pairs)[:done].copy(), np.asarray(pair_counts)[:done].copy()
+            yield (np.asarray(pairs)[:done].copy(), np.asarray(pair_counts)[:done].copy(),
+                   np.asarray(removed)[:done].copy())
