@@ -68,19 +68,25 @@ def cut_at_specials(text: str, specials: Iterable[str]) -> list[str]:
 
 
 def learn_counted(
-    counted: Iterable[tuple[bytes, int]], num_merges: int, min_frequency: int = 1
+    counted: Iterable[tuple[bytes, int]],
+    num_merges: int,
+    min_frequency: int = 1,
+    known: Mapping[Pair, int] | None = None,
 ) -> tuple[dict[Pair, int], list[int]]:
     """The merges of chunks that occur so many times each, and the count of each merge.
 
-    [(b"aaa", 2)], 1 -> {(97, 97): 256}, [4]. Stops when no pair is left that occurs min_frequency times.
+    [(b"aaa", 2)], 1 -> {(97, 97): 256}, [4]. Stops when no pair is left that occurs min_frequency times. known: merges
+    to begin with, which count among num_merges: what is learned next, is learned from the chunks as they encode them.
     """
-    chunks = [(list(chunk), count) for chunk, count in counted]
+    counted = list(counted)
     merges: dict[Pair, int] = {}
     counts: list[int] = []
+    for pair, new_id in (known or {}).items():
+        counts.append(_stats([(encode_chunk(chunk, merges), count) for chunk, count in counted]).get(pair, 0))
+        merges[pair] = new_id
+    chunks = [(encode_chunk(chunk, merges), count) for chunk, count in counted]
     while len(merges) < num_merges:
-        stats: dict[Pair, int] = {}
-        for ids, count in chunks:
-            get_stats(ids, stats, count)
+        stats = _stats(chunks)
         best = max(stats, key=stats.__getitem__, default=None)
         if best is None or stats[best] < min_frequency:
             break
@@ -89,6 +95,14 @@ def learn_counted(
         counts.append(stats[best])
         chunks = [(merge(ids, best, new_id), count) for ids, count in chunks]
     return merges, counts
+
+
+def _stats(chunks: Iterable[tuple[Sequence[int], int]]) -> dict[Pair, int]:
+    """get_stats of chunks that occur so many times each: [([1, 1, 1], 5)] -> {(1, 1): 10}."""
+    stats: dict[Pair, int] = {}
+    for ids, count in chunks:
+        get_stats(ids, stats, count)
+    return stats
 
 
 def learn(

@@ -10,7 +10,7 @@ MAX_MERGES: int
 
 @final
 class Merger:
-    def __init__(self, arena: Arena) -> None: ...
+    def __init__(self, arena: Arena, known: NDArray[np.uint32]) -> None: ...
 
 def learn(
     counts: NDArray[np.uint64],
@@ -19,4 +19,5 @@ def learn(
     num_merges: int,
     min_frequency: int = 1,
     spread: float = 4.0,
+    known: NDArray[np.uint32] | None = None,
 ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.int64]]]: ...

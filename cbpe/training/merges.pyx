@@ -13,6 +13,11 @@ A merge of (a, b) into t walks the pair's occurrences once. Each ... x a b y ...
 taken from (x, a) and (b, y) and given to (x, t) and (t, y). Sums are kept per neighbour, in one small record a token,
 so that the pair table is asked once per distinct neighbour and not four times per occurrence. New pairs need no
 search: they hold t, so they cannot exist yet. Their occurrences come out in ascending order, because the walk is.
+
+Training can begin with merges that are known, from another corpus or from a training that was interrupted. They are
+repeated first, in a stage of their own in which exactly their pairs are watched and no winner is asked for. Since a
+merge's id is above those it joins, that is what encoding each chunk by them gives; and what each of them does to this
+corpus is recorded as if it had been learned from it.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -24,7 +29,7 @@ import numpy as np
 cimport cython
 
 from cbpe.ids cimport count_t, id_t, pair_key
-from cbpe.pairtable cimport NO_SLOT, pairtable_find
+from cbpe.pairtable cimport NO_SLOT, PairTable, pairtable_find, pairtable_free, pairtable_init, pairtable_insert
 from cbpe.training.pairs cimport Arena, Pair, PairIndex, PairSurvey
 
 cdef extern from "platform.h" nogil:
@@ -59,7 +64,9 @@ cdef inline bint is_better(const Entry *one, const Entry *other) noexcept nogil:
 
 @cython.final
 cdef class Merger:
-    """Merges one pair after another in an arena, as long as the best one's count is at or above the threshold."""
+    """Merges one pair after another in an arena: first the known ones, uint32[n, 2], in their order; then the best, as
+    long as its count is at or above the threshold.
+    """
     cdef Arena arena
     cdef PairIndex index
     cdef Entry *heap
@@ -71,14 +78,20 @@ cdef class Merger:
     cdef id_t *before                       # for each occurrence merged: the token before it, or no_token
     cdef id_t *behind
     cdef uint64_t n_before
+    cdef const uint32_t[:, ::1] known
+    cdef PairTable known_pairs
+    cdef bint is_repeating                  # the stage is that of the known merges
     cdef count_t threshold
     cdef bint stage_is_over                 # no watched pair reaches the threshold any more
     cdef id_t next_id
     cdef uint64_t n_steps                   # occurrences looked at so far: the measure of work done
     cdef count_t removed                    # weight of the occurrences that the last merge replaced
 
-    def __cinit__(self, Arena arena):
+    def __cinit__(self, Arena arena, const uint32_t[:, ::1] known):
+        cdef uint32_t i
         self.arena = arena
+        self.known = known
+        self.known_pairs.entries = NULL
         self.index = PairIndex()
         self.heap = NULL
         self.neighbours = NULL
@@ -91,6 +104,9 @@ cdef class Merger:
         self.n_before = 0
         self.next_id = 256
         self._reserve_ids(512)
+        pairtable_init(&self.known_pairs, known.shape[0])
+        for i in range(<uint32_t> known.shape[0]):
+            pairtable_insert(&self.known_pairs, pair_key(known[i, 0], known[i, 1]), i)
 
     def __dealloc__(self):
         free(self.heap)
@@ -99,6 +115,7 @@ cdef class Merger:
         free(self.touched_behind)
         free(self.before)
         free(self.behind)
+        pairtable_free(&self.known_pairs)
 
     # ---- memory
 
@@ -297,8 +314,6 @@ cdef class Merger:
         cdef uint32_t *occurrences
         left = self.index.pairs[slot].left
         right = self.index.pairs[slot].right
-        if new_id >= self.n_neighbours:
-            self._reserve_ids(2 * <uint64_t> new_id)
         self._reserve_occurrences(self.index.pairs[slot].n_occurrences - self.index.pairs[slot].cursor)
         self.arena.span[new_id] = self.arena.span[left] + self.arena.span[right]
         done = self._replace(slot, new_id, n_touched, &twin_count, &n_twins)
@@ -342,9 +357,9 @@ cdef class Merger:
             x = self.touched_behind[i]
             self.neighbours[x].behind = 0
             self.neighbours[x].n_behind = 0
-        for born in range(first_born, self.index.n_pairs):
-            self._push(born)
-        self.next_id += 1
+        if not self.is_repeating:
+            for born in range(first_born, self.index.n_pairs):
+                self._push(born)
         return 0
 
     cdef void _take(self, id_t left, id_t right, count_t weight) noexcept nogil:
@@ -358,10 +373,13 @@ cdef class Merger:
     cdef int _bear(self, id_t left, id_t right, count_t count, uint32_t n_occurrences, uint32_t *slot) except -1 nogil:
         """Adds a new pair if its count makes it worth watching. OUT: its slot, or NO_SLOT."""
         slot[0] = NO_SLOT
-        if count >= self.threshold:
+        if count >= self.threshold and (not self.is_repeating or self._is_known(left, right)):
             self.index.add(left, right, count, n_occurrences)
             slot[0] = self.index.n_pairs - 1
         return 0
+
+    cdef bint _is_known(self, id_t left, id_t right) noexcept nogil:
+        return pairtable_find(&self.known_pairs, pair_key(left, right)) != <uint32_t> NO_SLOT
 
     cdef void _write(self, uint32_t slot, uint32_t position) noexcept nogil:
         cdef Pair *pair = &self.index.pairs[slot]
@@ -382,34 +400,58 @@ cdef class Merger:
         cdef uint32_t slot
         cdef uint32_t done = 0
         while done < n_merges and self.n_steps < limit:
-            slot = self._winner()
-            if slot == <uint32_t> NO_SLOT:
-                self.stage_is_over = True
-                break
-            pairs[2 * done] = self.index.pairs[slot].left
-            pairs[2 * done + 1] = self.index.pairs[slot].right
-            counts[done] = self.index.pairs[slot].count
-            self.merge(slot)
-            removed[done] = self.removed
+            if self.next_id >= self.n_neighbours:
+                self._reserve_ids(2 * <uint64_t> self.next_id)
+            if self.is_repeating:
+                if self.next_id - 256 == <uint64_t> self.known.shape[0]:
+                    self.stage_is_over = True
+                    break
+                pairs[2 * done] = self.known[self.next_id - 256, 0]
+                pairs[2 * done + 1] = self.known[self.next_id - 256, 1]
+                slot = pairtable_find(&self.index.table, pair_key(pairs[2 * done], pairs[2 * done + 1]))
+            else:
+                slot = self._winner()
+                if slot == <uint32_t> NO_SLOT:
+                    self.stage_is_over = True
+                    break
+                pairs[2 * done] = self.index.pairs[slot].left
+                pairs[2 * done + 1] = self.index.pairs[slot].right
+            counts[done] = removed[done] = 0
+            if slot != <uint32_t> NO_SLOT:          # a known pair need not occur
+                counts[done] = self.index.pairs[slot].count
+                self.merge(slot)
+                removed[done] = self.removed
+            self.next_id += 1
             done += 1
         return <int> done
 
+    cdef void keep_known(self, PairSurvey survey) noexcept nogil:
+        """Takes the counts of pairs that are not known out of a survey."""
+        cdef uint32_t i
+        for i in range(survey.n_sums):
+            if not self._is_known(<id_t> (survey.sums[i].key >> 32), <id_t> survey.sums[i].key):
+                survey.sums[i].count = 0
 
-def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0):
+
+def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0, known=None):
     """Yields the merges of a corpus in batches, each after a tenth of a second or so: (pairs uint32[k, 2], counts
     int64[k], removed int64[k]).
 
     counts uint64[n], offsets uint64[n + 1], data uint8[offsets[n]]: the distinct chunks in order of first appearance.
-    Merge number i makes id 256 + i, and leaves the corpus removed[i] tokens shorter. Ends when there are num_merges, or when no pair occurs min_frequency times. A
-    batch may be empty: between batches the caller shows progress and hears signals. The first batch comes when the
-    arrays are not needed any more. spread: how many times the merges still to come a stage's highest count is taken
-    to be above its threshold; it changes the time, never the result. (mix_2GB at 32,768 ids: the highest count is
-    55,000 times the last one. One stage of spread 4 takes 7.8 s; two stages with fewer pairs watched in the first,
-    10.0 s; without a threshold, 15.4 s.) Raises CorpusTooLargeError, MemoryError.
+    Merge number i makes id 256 + i, and leaves the corpus removed[i] tokens shorter. Ends when there are num_merges, or
+    when no pair occurs min_frequency times. A batch may be empty: between batches the caller shows progress and hears
+    signals. The first batch comes when the arrays are not needed any more.
+
+    known: uint32[m, 2], merges to begin with, each of lower ids and no pair twice; they count among num_merges, which
+    is at least m, and are yielded first, whether or not their pairs occur. spread: how many times the merges still to
+    come a stage's highest count is taken to be above its threshold; it changes the time, never the result. (mix_2GB at
+    32,768 ids: the highest count is 55,000 times the last one. One stage of spread 4 takes 7.8 s; two stages with fewer
+    pairs watched in the first, 10.0 s; without a threshold, 15.4 s.) Raises CorpusTooLargeError, MemoryError.
     """
     # a merge shortens the text, so there cannot be more of them than bytes
-    num_merges = min(num_merges, len(data), MAX_MERGES)
-    cdef Merger merger = Merger(Arena(counts, offsets, data, num_merges))
+    known = np.empty((0, 2), np.uint32) if known is None else np.ascontiguousarray(known, np.uint32)
+    num_merges = min(num_merges, len(known) + len(data), MAX_MERGES)
+    cdef Merger merger = Merger(Arena(counts, offsets, data, num_merges), known)
     counts = offsets = data = None          # the arena holds it all; the caller may let go of the store
     cdef PairSurvey survey
     cdef int done
@@ -435,18 +477,24 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0):
             with nogil:
                 done = survey.count(SCAN)
             yield nothing
-        highest = survey.highest()
-        if highest < floor:
-            return
-        merger.threshold = max(min(<count_t> (highest / max(1.0, spread * left)), highest), floor)
+        merger.is_repeating = merger.next_id == 256 and len(known) > 0
+        if merger.is_repeating:
+            merger.keep_known(survey)
+            merger.threshold = 1
+        else:
+            highest = survey.highest()
+            if highest < floor:
+                return
+            merger.threshold = max(min(<count_t> (highest / max(1.0, spread * left)), highest), floor)
         survey.watch(merger.index, merger.threshold)
         done = 0
         while not done:
             with nogil:
                 done = survey.list(merger.index, SCAN)
             yield nothing
-        for slot in range(merger.index.n_pairs):
-            merger._push(slot)
+        if not merger.is_repeating:
+            for slot in range(merger.index.n_pairs):
+                merger._push(slot)
         merger.stage_is_over = False
         while left and not merger.stage_is_over:
             with nogil:
