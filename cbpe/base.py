@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from cbpe.errors import ModelFileError
-from cbpe.formats import minbpe
+from cbpe.formats import minbpe, statistics
 from cbpe.formats.minbpe import render_token, replace_control_characters
 from cbpe.model import Model, Pair
 
@@ -161,13 +161,22 @@ class Tokenizer:
 
     def save(self, file_prefix: str | os.PathLike[str]) -> None:
         """Writes file_prefix.model, which load reads, and file_prefix.vocab, which people read: minbpe's files, to the
-        byte.
+        byte. What training has recorded goes to file_prefix.stats.json, if it is known.
 
-        Both are UTF-8 with "\\n" on every platform, and each is written whole or not at all. Raises ModelFileError,
+        All are UTF-8 with "\\n" on every platform, and each is written whole or not at all. Raises ModelFileError,
         before anything is written, for what the format cannot hold: line ends in a pattern or a special token, merges
         whose ids are not 256, 257, ... in this order; OSError.
         """
         model = self._model
+        content = self._model_text(model)
+        vocab = minbpe.vocab_text(model.attribute("vocab"), model.merges())
+        if model.statistics is not None:
+            path = minbpe.check_prefix(file_prefix) + statistics.SUFFIX
+            statistics.save(path, model.statistics, model.pairs, model.pattern)
+        minbpe.save(file_prefix, content, vocab)
+
+    def _model_text(self, model: Model) -> str:
+        """The content of a .model file. Raises ModelFileError for what it cannot hold."""
         if "compiled_pattern" in model.assigned:
             raise ModelFileError(
                 "the compiled_pattern that was assigned is not the pattern's own, and a .model file would not hold it: "
@@ -176,21 +185,27 @@ class Tokenizer:
         wrong = self._wrong_pattern(model.pattern)
         if wrong:
             raise ModelFileError(wrong)
-        merges = model.merges()
-        content = minbpe.model_text(model.pattern, model.specials, merges)
-        minbpe.save(file_prefix, content, minbpe.vocab_text(model.attribute("vocab"), merges))
+        return minbpe.model_text(model.pattern, model.specials, model.merges())
 
     def load(self, model_file: str | os.PathLike[str]) -> None:
-        """Takes over pattern, special tokens and merges from a .model file of save's or minbpe's.
+        """Takes over pattern, special tokens and merges from a .model file of save's or minbpe's, and from the
+        .stats.json file beside it, if there is one that belongs to it, what training has recorded.
 
         Raises ModelFileError, naming the line, for a file that is damaged, foreign or of another class of tokenizer,
         and OSError; the tokenizer is then as it was.
         """
         pattern, special_tokens, pairs = minbpe.load(model_file)
+        name = os.fspath(model_file)
         wrong = self._wrong_pattern(pattern)
         if wrong:
-            raise ModelFileError(f"{os.fspath(model_file)}: line 2: {wrong}")
-        self._model = Model(pairs=pairs, special_tokens=special_tokens, pattern=pattern, specials_in_vocab=True)
+            raise ModelFileError(f"{name}: line 2: {wrong}")
+        self._model = Model(
+            pairs=pairs,
+            special_tokens=special_tokens,
+            pattern=pattern,
+            specials_in_vocab=True,
+            statistics=statistics.load(name.removesuffix(".model") + statistics.SUFFIX, pairs, pattern),
+        )
 
     def _build_vocab(self) -> dict[int, bytes]:
         """The vocab that follows from merges and special_tokens."""

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
+from cbpe.curve import Statistics
 from cbpe.encoding.decoder import Decoder, add_merged
 from cbpe.encoding.encoder import Encoder
 from cbpe.encoding.finder import SpecialFinder
@@ -68,7 +69,7 @@ class Model:
     that several special tokens may have (one does in OpenAI's o200k_harmony); the last of them is what decodes.
     specials_in_vocab: minbpe's vocab holds the special tokens of a model that was loaded, and not those registered
     later. assigned: what a program put in place of what follows from the rest: merges, vocab, compiled_pattern,
-    inverse_special_tokens, byte_shuffle.
+    inverse_special_tokens, byte_shuffle. statistics: what training recorded of these merges, if that is known.
     """
 
     pairs: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty((0, 2), np.uint32))
@@ -79,13 +80,40 @@ class Model:
     shared_ids: frozenset[int] = frozenset()
     specials_in_vocab: bool = False
     assigned: Mapping[str, Any] = field(default_factory=dict)
+    statistics: Statistics | None = None
 
     # ---- other models made of this one
 
-    def trained(self, pairs: npt.NDArray[np.uint32]) -> Model:
-        """This model with merges that were learned; pattern and special tokens stay."""
+    def trained(self, pairs: npt.NDArray[np.uint32], statistics: Statistics | None = None) -> Model:
+        """This model with merges that were learned; pattern, special tokens and the ids of the bytes stay."""
         assigned = {name: value for name, value in self.assigned.items() if name not in ("merges", "vocab")}
-        return replace(self, pairs=pairs, ids=None, specials_in_vocab=False, assigned=assigned)
+        return replace(
+            self, pairs=pairs, ids=None, specials_in_vocab=False, assigned=assigned, statistics=statistics
+        )
+
+    def without_merges(self) -> Model:
+        """This model as training begins with it: each byte is its own id."""
+        assigned = {name: value for name, value in self.assigned.items() if name != "byte_shuffle"}
+        return replace(self, byte_ids=None, assigned=assigned).trained(np.empty((0, 2), np.uint32))
+
+    def truncated(self, vocab_size: int) -> Model:
+        """This model with the merges whose ids are below vocab_size, which is no more than it has.
+
+        Special tokens that follow the last merge without a gap follow the new last one; others stay. Raises ValueError
+        if merges are not numbered as training does.
+        """
+        pairs = self.numbered_pairs()
+        first = stop = 256 + len(pairs)
+        taken = set(self.specials.values())
+        while stop in taken:
+            stop += 1
+        moved = {
+            word: number - first + vocab_size if first <= number < stop else number
+            for word, number in self.specials.items()
+        }
+        statistics = self.statistics and self.statistics.truncated(vocab_size - 256)
+        model = self.trained(pairs[: vocab_size - 256].copy(), statistics).registered(moved)
+        return replace(model, specials_in_vocab=self.specials_in_vocab)
 
     def registered(self, special_tokens: Mapping[str, int]) -> Model:
         """This model with other special tokens. Raises SpecialTokenError if they do not go together with its merges."""
@@ -94,10 +122,14 @@ class Model:
         return replace(self, special_tokens=checked, specials_in_vocab=False, assigned=assigned)
 
     def with_attribute(self, name: str, value: Any) -> Model:
-        """This model with an attribute of minbpe's tokenizers set to a value."""
+        """This model with an attribute of minbpe's tokenizers set to a value.
+
+        Statistics are given up if merges or pattern may be others than they are of.
+        """
         if name == "special_tokens":
             return replace(self, special_tokens=dict(value))
         pattern, assigned = self.pattern, dict(self.assigned)
+        statistics = self.statistics if name in ("vocab", "inverse_special_tokens") else None
         if name == "pattern":
             pattern = value
         elif name == "compiled_pattern":
@@ -109,7 +141,9 @@ class Model:
         if _is_compiled(pattern, assigned.get("compiled_pattern")):
             # what it is anyhow, as programs set it after minbpe's load: it goes on following the pattern
             del assigned["compiled_pattern"]
-        return replace(self, pattern=pattern, assigned=assigned)
+        if (pattern, assigned) == (self.pattern, self.assigned):
+            statistics = self.statistics
+        return replace(self, pattern=pattern, assigned=assigned, statistics=statistics)
 
     # ---- minbpe's attributes, each made anew
 
@@ -145,6 +179,25 @@ class Model:
             for word, number in self.special_tokens.items():
                 vocab[number] = word.encode()
         return vocab
+
+    def numbered_pairs(self) -> npt.NDArray[np.uint32]:
+        """The pairs, uint32[m, 2], where the i-th makes id 256 + i of lower ones, as training numbers them.
+
+        Raises ValueError naming the first merge that does not.
+        """
+        pairs, ids = self._merge_arrays
+        order = np.argsort(ids, kind="stable")
+        pairs, ids = pairs[order], ids[order]
+        expected = np.arange(256, 256 + len(pairs))
+        wrong = np.flatnonzero((ids != expected) | (pairs.max(axis=1, initial=0) >= expected))
+        if len(wrong):
+            first = wrong[0]
+            left, right = pairs[first].tolist()
+            raise ValueError(
+                "the merges must have the ids 256, 257, ... without a gap, each made of lower ids: "
+                f"{(left, right)} -> {ids[first]} stands where id {expected[first]} belongs"
+            )
+        return pairs
 
     def is_taken(self, number: int) -> bool:
         """Whether an id is a byte's or a merge's."""

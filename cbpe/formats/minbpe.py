@@ -41,13 +41,19 @@ _MAX_BYTES = 2**32 - 2      # of all tokens together: forty lines that double a 
 
 def save(file_prefix: str | os.PathLike[str], model: str, vocab: str) -> None:
     """Writes both files, each whole or not at all. model, vocab: of model_text and vocab_text. Raises OSError."""
-    prefix = os.fspath(file_prefix)
-    if not isinstance(prefix, str):
-        raise TypeError(f"a file prefix must be a str or an os.PathLike of one, not {type(prefix).__name__}")
+    prefix = check_prefix(file_prefix)
     # the .model file, from which all can be made again, is replaced last
     with atomic_write(prefix + ".model") as model_file, atomic_write(prefix + ".vocab") as vocab_file:
         model_file.write(model.encode())
         vocab_file.write(vocab.encode())
+
+
+def check_prefix(file_prefix: str | os.PathLike[str]) -> str:
+    """The prefix of a model's files as a str, or TypeError."""
+    prefix = os.fspath(file_prefix)
+    if not isinstance(prefix, str):
+        raise TypeError(f"a file prefix must be a str or an os.PathLike of one, not {type(prefix).__name__}")
+    return prefix
 
 
 def model_text(pattern: str, special_tokens: Mapping[str, int], merges: Mapping[Pair, int]) -> str:
