@@ -1,7 +1,13 @@
-"""From a chunk store to merges, with what people watch meanwhile: a bar, or minbpe's lines."""
+"""From a chunk store to merges, with what people watch meanwhile, a bar or minbpe's lines, and with checkpoints.
+
+A checkpoint is the merges so far, and all that a training which was interrupted needs to go on: the store and these
+merges give the same chunks of tokens again, and so the same merges as if nothing had happened.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,6 +19,13 @@ from cbpe.training.store import ChunkStore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+class Known(NamedTuple):
+    """What training begins with: merges uint32[m, 2], and the ids of the 256 bytes; None: each is its own."""
+
+    pairs: NDArray[np.uint32] = np.empty((0, 2), np.uint32)
+    byte_ids: bytes | None = None
 
 
 class Learned(NamedTuple):
@@ -28,34 +41,83 @@ def learn_merges(
     num_merges: int,
     *,
     min_frequency: int = 1,
+    known: Known | None = None,
     verbose: bool = False,
     progress: bool | None = None,
     close_store: bool = False,
+    checkpoint: Checkpoint | None = None,
 ) -> Learned:
     """The merges that minbpe would learn: pairs uint32[k, 2], counts int64[k], removed int64[k].
 
-    k is less than num_merges where no pair is left that occurs min_frequency times.
-    verbose prints a line a merge, as minbpe does. progress: None shows a bar on a terminal only. close_store lets go of
-    the store as soon as it is not needed, which on large corpora spares memory.
+    k is less than num_merges where no pair is left that occurs min_frequency times. known: merges to begin with, which
+    are the first of num_merges. verbose prints a line for every merge that is learned, as minbpe does. progress: None
+    shows a bar on a terminal only. close_store lets go of the store as soon as it is not needed, which on large corpora
+    spares memory. checkpoint: is given the merges so far now and then and at the end, also if that is an interruption.
     Raises CorpusTooLargeError, MemoryError, KeyboardInterrupt.
     """
-    steps = learn(store.counts, store.offsets, store.data, num_merges, min_frequency)
+    known = Known() if known is None else known
+    data = store.data if known.byte_ids is None else np.frombuffer(known.byte_ids, np.uint8)[store.data]
+    steps = learn(store.counts, store.offsets, data, num_merges, min_frequency, known=known.pairs)
+    del data
     heeding_ctrl_c(next, steps)
     if close_store:
         store.close()
-    batches = []
-    vocab = {i: bytes([i]) for i in range(256)} if verbose else {}
-    made = 0
+    batches = [(np.empty((0, 2), np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))]
+    lines = _Lines(known, num_merges) if verbose else None
+    n_known = len(known.pairs)
     hidden = None if progress is None else not progress         # None: unless this is a terminal
     with tqdm(total=num_merges, desc="merging", unit="merge", leave=False, disable=hidden) as bar:
-        for batch in steps:
-            pairs, counts, _ = batch
-            batches.append(batch)
-            bar.update(len(pairs))
-            for (left, right), count in zip(pairs.tolist(), counts.tolist(), strict=True) if verbose else ():
-                idx = 256 + made
-                vocab[idx] = vocab[left] + vocab[right]
-                made += 1
-                print(f"merge {made}/{num_merges}: {(left, right)} -> {idx} ({vocab[idx]!r}) had {count} occurrences")
-    empty = np.empty((0, 2), np.uint32), np.empty(0, np.int64), np.empty(0, np.int64)
-    return Learned(*map(np.concatenate, zip(empty, *batches, strict=True)))
+        try:
+            for batch in steps:
+                batches.append(batch)
+                pairs, counts, _ = batch
+                bar.update(len(pairs))
+                if lines is not None:
+                    lines.print(pairs, counts)
+                if checkpoint is not None and checkpoint.is_due():
+                    checkpoint.write([pairs for pairs, _, _ in batches], n_known)
+        finally:
+            if checkpoint is not None:
+                checkpoint.write([pairs for pairs, _, _ in batches], n_known)
+    return Learned(*map(np.concatenate, zip(*batches, strict=True)))
+
+
+class Checkpoint:
+    """Keeps the merges so far: save(pairs uint32[k, 2]) is called every so many seconds, and when it ends."""
+
+    def __init__(self, save: Callable[[NDArray[np.uint32]], None], seconds: float) -> None:
+        self._save = save
+        self._seconds = seconds
+        self._saved_at = time.monotonic()
+
+    def is_due(self) -> bool:
+        return time.monotonic() - self._saved_at >= self._seconds
+
+    def write(self, batches: list[NDArray[np.uint32]], n_known: int) -> None:
+        """Saves the merges of all batches, unless there are fewer than it began with: then nothing is gained."""
+        pairs = np.concatenate(batches)
+        if len(pairs) >= n_known:
+            self._save(pairs)
+        self._saved_at = time.monotonic()
+
+
+class _Lines:
+    """minbpe's lines, one for every merge that is new."""
+
+    def __init__(self, known: Known, num_merges: int) -> None:
+        self._n_known = len(known.pairs)
+        self._num_merges = num_merges
+        self._made = 0
+        self._vocab = {number: bytes([byte]) for byte, number in enumerate(known.byte_ids or bytes(range(256)))}
+
+    def print(self, pairs: NDArray[np.uint32], counts: NDArray[np.int64]) -> None:
+        vocab = self._vocab
+        for (left, right), count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            idx = 256 + self._made
+            vocab[idx] = vocab[left] + vocab[right]
+            self._made += 1
+            if self._made > self._n_known:
+                print(
+                    f"merge {self._made}/{self._num_merges}: {(left, right)} -> {idx} ({vocab[idx]!r}) had {count} "
+                    "occurrences"
+                )
