@@ -23,8 +23,9 @@ A corpus becomes a model:
     training/pairs      distinct chunks -> the pairs in them
     training/merges     pairs -> merges, the most frequent first
     training/learn      all of it, with what people watch meanwhile
+    curve               what training tells about vocabulary sizes
     model               merges, special tokens and a pattern: what a tokenizer knows
-    formats/minbpe      a model <-> a file
+    formats             a model <-> files
 
 A prompt becomes ids, and ids become text:
 
@@ -51,6 +52,7 @@ from cbpe.errors import (
     CorpusTooLargeError,
     DisallowedSpecialTokenError,
     ModelFileError,
+    NoStatisticsError,
     SpecialTokenError,
     UnknownIdError,
     VocabSizeError,
@@ -76,6 +78,7 @@ __all__ = [
     "DisallowedSpecialTokenError",
     "GPT4Tokenizer",
     "ModelFileError",
+    "NoStatisticsError",
     "RegexTokenizer",
     "SpecialTokenError",
     "StreamDecoder",

@@ -30,6 +30,10 @@ class ModelFileError(ValueError, AssertionError):
     """A model file that is damaged, foreign, or of another kind of tokenizer; or a model its format cannot hold."""
 
 
+class NoStatisticsError(ValueError):
+    """A question about the training of a tokenizer that has no statistics of one."""
+
+
 class ChunkStoreError(ValueError):
     """A chunk store that is damaged, foreign, of a newer version, or made with another pattern."""
 

@@ -6,7 +6,9 @@ leave as bytes. Here arguments are checked and the parts are called; what each d
 
 from __future__ import annotations
 
+import copy
 import operator
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Set
 from itertools import chain
@@ -17,27 +19,33 @@ import numpy.typing as npt
 
 import cbpe
 from cbpe.base import Attribute, Tokenizer
+from cbpe.curve import CompressionCurve, SizeAdvice, Statistics, advice, advice_table
 from cbpe.encoding.batch import Parts, encode_flat, encode_lists, parts_of
 from cbpe.encoding.encoder import all_encodable, encodable
 from cbpe.encoding.files import encode_files
 from cbpe.errors import (
     ChunkStoreError,
     DisallowedSpecialTokenError,
+    NoStatisticsError,
     SpecialTokenError,
     UnknownIdError,
     VocabSizeError,
 )
+from cbpe.files import atomic_write
+from cbpe.formats import minbpe
 from cbpe.inputs.sources import StrPath, check_field, find_sources
 from cbpe.model import Model
 from cbpe.special import MAX_ID, check_special_tokens, check_word
 from cbpe.splitting.split import Splitter
 from cbpe.threads import thread_count
 from cbpe.training import ChunkStore, learn_merges
+from cbpe.training.learn import Checkpoint, Known
 
 if TYPE_CHECKING:
-    from typing import SupportsIndex
+    from typing import SupportsIndex, TypeVar
 
     SpecialTokens = Iterable[str] | Mapping[str, int]
+    Self = TypeVar("Self", bound="NativeTokenizer")
 
 
 class NativeTokenizer(Tokenizer):
@@ -81,6 +89,8 @@ class NativeTokenizer(Tokenizer):
         min_frequency: int = 1,
         num_threads: int | None = None,
         progress: bool | None = None,
+        checkpoint: StrPath | None = None,
+        checkpoint_seconds: float = 60.0,
     ) -> None:
         """Learns vocab_size - 256 merges from a text, in place of those there are, exactly as minbpe does.
 
@@ -95,8 +105,12 @@ class NativeTokenizer(Tokenizer):
             min_frequency: stop before the first merge of a pair that occurs less often.
             num_threads: how many to use, None for one per processor. The result does not depend on it.
             progress: show bars; None: if this is a terminal.
+            checkpoint: a file prefix. checkpoint.model is written every checkpoint_seconds while merges are learned,
+                and at the end, also if that is an error or Ctrl-C. It holds the merges so far, the pattern, and special
+                tokens that have their ids already. extend says how to go on from there.
 
-        A call that fails or is interrupted leaves the tokenizer as it was. Raises TypeError, VocabSizeError,
+        What was counted and how far each merge compressed it is kept: see compression_curve and advise. A call that
+        fails or is interrupted leaves the tokenizer as it was. Raises TypeError, VocabSizeError,
         SpecialTokenError (also if a registered id is one that a merge would get), UnicodeEncodeError for lone
         surrogates, CorpusTooLargeError, MemoryError.
         """
@@ -109,6 +123,8 @@ class NativeTokenizer(Tokenizer):
             num_threads=num_threads,
             verbose=verbose,
             progress=progress,
+            checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
         )
 
     def train_from_files(
@@ -118,17 +134,22 @@ class NativeTokenizer(Tokenizer):
         *,
         special_tokens: SpecialTokens | None = None,
         min_frequency: int = 1,
+        min_count: int = 1,
         num_threads: int | None = None,
         errors: str = "strict",
         text_field: str = "text",
         verbose: bool = False,
         progress: bool | None = None,
+        checkpoint: StrPath | None = None,
+        checkpoint_seconds: float = 60.0,
     ) -> None:
         """Learns merges from files; a file of text is a text of its own, and so is each line or row; see train.
 
         Args:
             paths: one path or several: files of text, JSONL or Parquet, packed or not, folders, globs, "-", URLs; see
                 ChunkStore.from_files. They are read as they are: no line end is translated.
+            min_count: leave chunks that occur less often out of the training, which then takes less time and memory
+                but is not exact any more: see ChunkStore.pruned. Statistics are of the chunks that are left.
             errors: what to do about bytes that are not UTF-8: "strict" raises CorpusDecodeError with file and offset,
                 "replace" counts U+FFFD in their place, as bytes.decode does; "skip" moreover leaves out lines and rows
                 that hold no text, for which the others raise CorpusFormatError.
@@ -141,9 +162,12 @@ class NativeTokenizer(Tokenizer):
             lambda **how: ChunkStore.from_files(paths, errors=errors, text_field=text_field, **how),
             special_tokens=special_tokens,
             min_frequency=min_frequency,
+            min_count=min_count,
             num_threads=num_threads,
             verbose=verbose,
             progress=progress,
+            checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
         )
 
     def train_from_iterator(
@@ -153,24 +177,30 @@ class NativeTokenizer(Tokenizer):
         *,
         special_tokens: SpecialTokens | None = None,
         min_frequency: int = 1,
+        min_count: int = 1,
         num_threads: int | None = None,
         errors: str = "strict",
         verbose: bool = False,
         progress: bool | None = None,
+        checkpoint: StrPath | None = None,
+        checkpoint_seconds: float = 60.0,
     ) -> None:
         """Learns merges from an iterable of str, each of which is a text of its own; see train.
 
         A single str is refused with a TypeError: its characters would be texts. The iterable is read once. errors has
-        no effect, for a str has no wrong bytes.
+        no effect, for a str has no wrong bytes. min_count is as in train_from_files.
         """
         self._train(
             vocab_size,
             lambda **how: ChunkStore.from_iterator(texts, errors=errors, **how),
             special_tokens=special_tokens,
             min_frequency=min_frequency,
+            min_count=min_count,
             num_threads=num_threads,
             verbose=verbose,
             progress=progress,
+            checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
         )
 
     def train_from_chunks(
@@ -180,37 +210,98 @@ class NativeTokenizer(Tokenizer):
         *,
         special_tokens: SpecialTokens | None = None,
         min_frequency: int = 1,
+        min_count: int = 1,
         num_threads: int | None = None,
         errors: str = "strict",
         verbose: bool = False,
         progress: bool | None = None,
+        checkpoint: StrPath | None = None,
+        checkpoint_seconds: float = 60.0,
     ) -> None:
         """Learns merges from a store of counted chunks, which can be used again; see train.
 
         special_tokens are registered; to leave them out of what is counted is up to whoever makes the store.
-        num_threads and errors have no effect: the counting is done. Raises ChunkStoreError if the store's pattern is
-        not the tokenizer's.
+        num_threads and errors have no effect: the counting is done. min_count is as in train_from_files. Raises
+        ChunkStoreError if the store's pattern is not the tokenizer's.
         """
         if not isinstance(store, ChunkStore):
             raise TypeError(f"store must be a ChunkStore, not {type(store).__name__}")
-
-        def counted(pattern: Any, **how: Any) -> ChunkStore:
-            wanted = getattr(pattern, "pattern", pattern)
-            if store.pattern != wanted:
-                raise ChunkStoreError(
-                    f"the store was counted with pattern {store.pattern!r}, and the tokenizer's is {wanted!r}"
-                )
-            return store
-
         self._train(
             vocab_size,
-            counted,
+            _counted(store),
             special_tokens=special_tokens,
             min_frequency=min_frequency,
+            min_count=min_count,
             num_threads=num_threads,
             verbose=verbose,
             progress=progress,
+            checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
             keep_store=True,
+        )
+
+    def extend(
+        self,
+        source: ChunkStore | StrPath | Iterable[StrPath],
+        vocab_size: int,
+        *,
+        special_tokens: SpecialTokens | None = None,
+        min_frequency: int = 1,
+        min_count: int = 1,
+        num_threads: int | None = None,
+        errors: str = "strict",
+        verbose: bool = False,
+        progress: bool | None = None,
+        checkpoint: StrPath | None = None,
+        checkpoint_seconds: float = 60.0,
+    ) -> None:
+        """Learns more merges, on the same corpus or another, behind those there are, which keep their ids.
+
+        The corpus is taken as the merges there are encode it, and training goes on from there by the same rules. So on
+        the corpus that they were learned from, the result is that of one training: a training that was interrupted is
+        resumed with
+
+            tokenizer.load("mine.model")            # its checkpoint
+            tokenizer.extend(store, vocab_size)     # and the other arguments that it had
+
+        Args:
+            source: a store, or the paths of files, each of which is a text of its own.
+            vocab_size: the number of ids afterwards, special tokens not counted; not less than there are. With as many
+                as there are, nothing is learned, but statistics are then of this corpus.
+            special_tokens: None: keep those that are registered; they must not have ids that new merges need. A list or
+                a dict takes their place, as in train: a list is numbered behind the last new merge.
+
+        The other arguments are those of train and train_from_files; min_frequency is for new merges. Statistics are
+        those of all merges on this corpus. A call that fails or is interrupted leaves the tokenizer as it was. Raises
+        what train and train_from_files raise, and ValueError if the merges there are were not numbered 256, 257, ... as
+        training does, or if the class encodes in a way of its own.
+        """
+        if self._encodes_its_own_way:
+            raise ValueError(
+                f"{type(self).__name__} encodes in a way of its own, so its merges cannot be continued: what a corpus "
+                "is to them is not known here"
+            )
+        if isinstance(source, ChunkStore):
+            count = _counted(source)
+        else:
+            paths = source
+
+            def count(**how: Any) -> ChunkStore:
+                return ChunkStore.from_files(paths, errors=errors, **how)
+
+        self._train(
+            vocab_size,
+            count,
+            special_tokens=special_tokens,
+            min_frequency=min_frequency,
+            min_count=min_count,
+            num_threads=num_threads,
+            verbose=verbose,
+            progress=progress,
+            checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
+            keep_store=isinstance(source, ChunkStore),
+            keep_merges=True,
         )
 
     def _train(
@@ -223,45 +314,136 @@ class NativeTokenizer(Tokenizer):
         num_threads: int | None,
         verbose: bool,
         progress: bool | None,
+        checkpoint: StrPath | None,
+        checkpoint_seconds: float,
+        min_count: int = 1,
         keep_store: bool = False,
+        keep_merges: bool = False,
     ) -> None:
         """Every way to train: checks, counts, learns, and replaces the model when nothing can fail any more.
 
-        count: makes the store; takes pattern, special_tokens, num_threads and progress.
+        count: makes the store; takes pattern, special_tokens, num_threads and progress. keep_merges: begin with those
+        there are.
         """
         vocab_size = _as_int(vocab_size, "vocab_size")
         if vocab_size < 256:
             raise VocabSizeError(f"vocab_size must be at least 256, the number of bytes: {vocab_size}")
         min_frequency = _as_int(min_frequency, "min_frequency", least=1)
+        min_count = _as_int(min_count, "min_count", least=1)
         if num_threads is not None:
             num_threads = _as_int(num_threads, "num_threads", least=1)
         words = _special_words(special_tokens)
-        model = self._model
+        model = self._model if keep_merges else self._model.without_merges()
+        known = Known(model.numbered_pairs(), model.first_ids)
+        fixed = _fixed_special_tokens(model, special_tokens)
+        if keep_merges:
+            _check_room(len(known.pairs), vocab_size, fixed)
+        saving = None if checkpoint is None else self._checkpoint(model, fixed, checkpoint, checkpoint_seconds)
         store = count(
             pattern=_pattern_of(self._splitter(model)), special_tokens=words, num_threads=num_threads, progress=progress
         )
+        if min_count > 1:
+            store, whole = store.pruned(min_count), store
+            if not keep_store:
+                whole.close()
+            keep_store = False
+        total_bytes = store.total_bytes
         num_merges = min(vocab_size, MAX_ID + 1) - 256
-        pairs, _, _ = learn_merges(
+        pairs, counts, removed = learn_merges(
             store,
             num_merges,
             min_frequency=min_frequency,
+            known=known,
             verbose=verbose,
             progress=progress,
             close_store=not keep_store,
+            checkpoint=saving,
         )
         reached = 256 + len(pairs)
-        if special_tokens is None:
-            new = dict(model.special_tokens)
-        elif isinstance(special_tokens, Mapping):
-            new = dict(special_tokens)
+        if special_tokens is None or isinstance(special_tokens, Mapping):
+            new = fixed
         else:
             new = {word: number for number, word in enumerate(words, start=reached)}
-        trained = model.trained(pairs).registered(new)
+        statistics = Statistics.of_training(counts, removed, total_bytes)
+        trained = model.trained(pairs, statistics).registered(new)
         if reached < vocab_size:
             reason = f"no pair occurs {min_frequency} times" if min_frequency > 1 else "no pair is left to merge"
             message = f"training stopped at a vocabulary of {reached} instead of {vocab_size}: {reason}"
             warnings.warn(message, UserWarning, stacklevel=3)
         self._model = trained
+
+    def _checkpoint(
+        self, model: Model, special_tokens: Mapping[str, int], prefix: StrPath, seconds: float
+    ) -> Checkpoint:
+        """What writes prefix.model while merges are learned. Raises what can be known to be wrong with that."""
+        path = minbpe.check_prefix(prefix) + ".model"
+
+        def content(pairs: npt.NDArray[np.uint32]) -> str:
+            return self._model_text(model.trained(pairs).registered(special_tokens))
+
+        def save(pairs: npt.NDArray[np.uint32]) -> None:
+            text = content(pairs)
+            with atomic_write(path) as file:
+                file.write(text.encode())
+
+        content(model.numbered_pairs())
+        folder = os.path.dirname(os.path.realpath(path))
+        if not os.path.isdir(folder):
+            raise FileNotFoundError(2, "there is no such folder for a checkpoint", folder)
+        return Checkpoint(save, seconds)
+
+    def truncated(self: Self, vocab_size: int) -> Self:
+        """A new tokenizer of the same class with the first merges only: what training at this vocab_size gives.
+
+        Special tokens that are numbered directly behind the last merge are numbered behind the new last one; others
+        keep their ids. Statistics are truncated too. This tokenizer stays as it is. Raises VocabSizeError if vocab_size
+        is below 256 or above what there is, ValueError if merges are not numbered 256, 257, ... as training does,
+        SpecialTokenError if two special tokens would get one id.
+        """
+        model = self._model
+        vocab_size = _as_int(vocab_size, "vocab_size")
+        reached = 256 + len(model.numbered_pairs())
+        if not 256 <= vocab_size <= reached:
+            raise VocabSizeError(
+                f"vocab_size must lie in 256..{reached}, the ids of the bytes and the merges there are: {vocab_size}"
+            )
+        tokenizer = copy.copy(self)
+        tokenizer._model = model.truncated(vocab_size)
+        return tokenizer
+
+    # ---- what training tells about vocabulary sizes
+
+    def compression_curve(self) -> CompressionCurve:
+        """How long the training corpus is at every vocabulary size from 256 up to the one trained.
+
+        curve = tokenizer.compression_curve(); curve.tokens[curve.vocab_sizes == 1000]
+
+        Exact: tokens[k] is the number of ids that the first k merges encode the whole corpus to, each text on its own
+        and special tokens left out. See CompressionCurve for shapes and types. Raises NoStatisticsError if it is not
+        known what training recorded: for merges that were not trained or loaded with their .stats.json file.
+        """
+        return self._statistics().curve()
+
+    def advise(self, *, hidden_size: int) -> list[SizeAdvice]:
+        """Prints what the usual vocabulary sizes, up to the one trained, would give and cost; returns the rows.
+
+        hidden_size: the width of the model that the vocabulary is for. See SizeAdvice. Raises NoStatisticsError as
+        compression_curve does, ValueError for a hidden_size below 1.
+        """
+        hidden_size = _as_int(hidden_size, "hidden_size", least=1)
+        rows = advice(self._statistics(), hidden_size)
+        print(advice_table(rows, hidden_size))
+        return rows
+
+    def _statistics(self) -> Statistics:
+        statistics = self._model.statistics
+        if statistics is None:
+            raise NoStatisticsError(
+                "this tokenizer has no statistics of its training: they come with training, and with load if "
+                "NAME.stats.json lies beside NAME.model and belongs to it; extend(store, vocab_size) at the size that "
+                "it has makes them for any corpus"
+            )
+        return statistics
 
     # ---- encoding
 
@@ -546,6 +728,20 @@ def _as_str(text: str | bytes) -> str:
     return text if isinstance(text, str) else text.decode()
 
 
+def _counted(store: ChunkStore) -> Callable[..., ChunkStore]:
+    """What gives the store in place of counting. It raises ChunkStoreError if the pattern is another."""
+
+    def count(pattern: Any, **how: Any) -> ChunkStore:
+        wanted = getattr(pattern, "pattern", pattern)
+        if store.pattern != wanted:
+            raise ChunkStoreError(
+                f"the store was counted with pattern {store.pattern!r}, and the tokenizer's is {wanted!r}"
+            )
+        return store
+
+    return count
+
+
 def _as_int(value: object, name: str, least: int | None = None) -> int:
     """An int, numpy's included; TypeError for others, ValueError below the least."""
     try:
@@ -591,6 +787,29 @@ def _special_words(special_tokens: SpecialTokens | None) -> list[str]:
     if len(set(words)) < len(words):
         raise SpecialTokenError(f"a special token is listed twice: {next(w for w in words if words.count(w) > 1)!r}")
     return words
+
+
+def _fixed_special_tokens(model: Model, special_tokens: SpecialTokens | None) -> dict[str, int]:
+    """The special tokens whose ids are known before training: those registered or given in a dict; not a list's."""
+    if special_tokens is None:
+        return model.specials
+    return dict(special_tokens) if isinstance(special_tokens, Mapping) else {}
+
+
+def _check_room(n_merges: int, vocab_size: int, special_tokens: Mapping[str, int]) -> None:
+    """Raises VocabSizeError if there are more merges, SpecialTokenError if a special token has an id of new ones."""
+    if vocab_size < 256 + n_merges:
+        raise VocabSizeError(
+            f"vocab_size must be at least {256 + n_merges}, what the tokenizer has: {vocab_size}; truncated makes a "
+            "smaller one"
+        )
+    for word, number in special_tokens.items():
+        if 256 + n_merges <= number < vocab_size:
+            raise SpecialTokenError(
+                f"special token {word!r} has the id {number}, which a new merge needs: pass special_tokens=[...] to "
+                "number them behind the last merge, or register them with ids from "
+                f"{vocab_size} on (what was encoded with the old ids has to be encoded again)"
+            )
 
 
 def _pattern_of(splitter: Splitter) -> Any:

@@ -131,6 +131,20 @@ class OpenAITokenizer(RegexTokenizer):
             f"{type(self).__name__} is trained already; train RegexTokenizer(pattern) with its pattern"
         )
 
+    def extend(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not possible: the encoding is complete as it is, and a .model file could not hold what came of it."""
+        raise NotImplementedError(
+            f"{type(self).__name__} is complete as it is: with more merges it would be no encoding of OpenAI's, and a "
+            ".model file could not hold it; train RegexTokenizer(pattern) with its pattern"
+        )
+
+    def truncated(self, vocab_size: int) -> NoReturn:
+        """Not possible: with fewer merges it would be no encoding of OpenAI's."""
+        raise NotImplementedError(
+            f"{type(self).__name__} is complete as it is; to have fewer merges train RegexTokenizer(pattern) with its "
+            "pattern"
+        )
+
     def save(self, file_prefix: str | os.PathLike[str]) -> NoReturn:
         """Not possible: a .model file cannot say how the bytes are permuted. save_vocab writes the tokens to read."""
         raise NotImplementedError(

@@ -692,9 +692,9 @@ def test_signatures_show_the_arguments():
     assert inspect.signature(RegexTokenizer.encode).parameters["allowed_special"].default == "none_raise"
     for name in ("train_from_files", "train_from_iterator", "train_from_chunks"):
         parameters = inspect.signature(getattr(RegexTokenizer, name)).parameters
-        assert list(parameters)[3:] == [
-            "special_tokens", "min_frequency", "num_threads", "errors", "verbose", "progress"
-        ]  # fmt: skip
+        keywords = ["special_tokens", "min_frequency", "num_threads", "errors", "verbose", "progress"]
+        assert [each for each in parameters if each in keywords] == keywords
+        assert all(each.kind is each.KEYWORD_ONLY for each in list(parameters.values())[3:])
     for cls in (Tokenizer, BasicTokenizer, RegexTokenizer, GPT4Tokenizer):
         for name, member in inspect.getmembers(cls):
             if not name.startswith("_"):

@@ -188,7 +188,7 @@ except KeyboardInterrupt:
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "whole\n"
         assert time.monotonic() - start < 10
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.model", "m.vocab"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.model", "m.stats.json", "m.vocab"]
 
 
 def test_c20_ids_beyond_16_bits(tmp_path):
