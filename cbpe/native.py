@@ -377,6 +377,8 @@ class NativeTokenizer(Tokenizer):
     ) -> Checkpoint:
         """What writes prefix.model while merges are learned. Raises what can be known to be wrong with that."""
         path = minbpe.check_prefix(prefix) + ".model"
+        if not (isinstance(seconds, (int, float)) and seconds >= 0):
+            raise ValueError(f"checkpoint_seconds must be a number of seconds, 0 or more: {seconds!r}")
 
         def content(pairs: npt.NDArray[np.uint32]) -> str:
             return self._model_text(model.trained(pairs).registered(special_tokens))
