@@ -11,7 +11,8 @@ keyed by a 64-bit hash, and its bytes, kept aside, are compared when the hash is
 
 A chunk's home slot is the top bits of its hash. The table's order is therefore the order of hashes whatever its size,
 and to grow it, or to look up one thread's chunks in another's table, is one pass through both in step, without a
-cache miss.
+cache miss. For the same reason a table is cut into parts by hash without sorting anything: a part is a stretch of
+slots. Under a memory limit spill.py writes a full counter part by part, and merges the parts of all of them later.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -26,6 +27,7 @@ from cbpe.chunkkeys cimport INLINE, LONG, hash_bytes, hash_words, inline_head, i
 from cbpe.splitting.split cimport PAD, Splitter, check_utf8, incomplete_tail, replace_utf8, settled
 
 from cbpe.errors import CorpusTooLargeError
+from cbpe.memory import require
 
 cdef extern from "platform.h" nogil:
     void cbpe_prefetch(const void *address)
@@ -37,6 +39,8 @@ cdef enum:
     BATCH = 64                  # chunks whose slots are fetched together
     BLOCK = 131072              # bytes split at once: text, ends and tables stay in the second-level cache
     MAX_TEXT = 0xFFFFFF00       # chunk ends are 32 bits wide
+    FORESEEN = 4194304          # slots of a table that is worth a look at what memory there is
+    LEAST_BITS = 10             # of the smallest table's number of slots
 
 
 cdef struct Slot:
@@ -52,11 +56,19 @@ cdef inline uint64_t hash_slot(const Slot *slot) noexcept nogil:
     return hash_words(slot.head, slot.tail)
 
 
+@cython.overflowcheck(False)        # the skipped bits are meant to go
+cdef inline uint64_t home_of(uint64_t hash, int skip, int shift) noexcept nogil:
+    """A hash's home slot: its top bits, after the first skip of them."""
+    return hash << skip >> shift
+
+
 @cython.final
 cdef class ChunkCounter:
     """The distinct chunks seen so far, their counts and places. One thread counts into one counter at a time.
 
     counter.count(...) any number of times; then first.drain(other) for every two of them, and first.result(others).
+    splitter: None where nothing is to be split: add() and add_counted() do without. skip: the top bits that the hashes
+    of all chunks will have in common, because they are one part of many. expected: so many distinct chunks at most.
     """
     cdef Slot *slots
     cdef uint64_t n_slots, n_used
@@ -67,19 +79,27 @@ cdef class ChunkCounter:
     cdef uint32_t *ends
     cdef uint64_t n_ends
     cdef Splitter splitter
+    cdef int skip               # the hashes' top bits that do not count
+    cdef uint64_t limit         # bytes; 0 where there is none
+    cdef uint64_t kept_limit    # what the limit leaves for long chunks beside the table
+    cdef object on_full
 
-    def __cinit__(self, Splitter splitter):
+    def __cinit__(self, Splitter splitter, int skip=0, uint64_t expected=0):
         self.splitter = splitter
+        self.skip = skip
+        self.limit = 0
+        self.kept_limit = <uint64_t> -1
+        self.on_full = None
         self.kept = NULL
         self.n_kept = self.kept_capacity = 0
         self.ends = NULL
         self.n_ends = 0
         self.n_used = self.n_bytes = 0
-        self.n_slots = 1 << 10
-        self.shift = 64 - 10
-        self.slots = <Slot *> calloc(self.n_slots, sizeof(Slot))
-        if self.slots == NULL:
-            raise MemoryError
+        self.shift = 64 - LEAST_BITS
+        while (<uint64_t> 1 << (64 - self.shift)) * 3 < expected * 4:
+            self.shift -= 1
+        self.n_slots = <uint64_t> 1 << (64 - self.shift)
+        self.slots = allocate_slots(self.n_slots, expected)
 
     def __dealloc__(self):
         free(self.slots)
@@ -88,6 +108,77 @@ cdef class ChunkCounter:
 
     def __len__(self):
         return self.n_used
+
+    # ---- counting under a limit
+
+    @property
+    def n_chunk_bytes(self):
+        """The bytes of all distinct chunks."""
+        return self.n_bytes
+
+    @property
+    def bits(self):
+        """log2 of the number of slots."""
+        return 64 - self.shift
+
+    @property
+    def held(self):
+        """The bytes of memory that the table and the long chunks take."""
+        return self.n_slots * sizeof(Slot) + self.n_kept
+
+    def limit_to(self, uint64_t limit, on_full):
+        """From now on, calls on_full(self) in place of holding more than limit bytes, and starts afresh afterwards.
+
+        on_full: takes everything away, by part(); it is called in the midst of count(), add() or add_counted(). One
+        chunk is always held, however long.
+        """
+        self.limit = limit
+        self.on_full = on_full
+        self._leave_room_for_long_chunks()
+
+    def clear(self):
+        """Forgets all chunks, and gives back the memory but for the smallest table's."""
+        self._start_afresh(LEAST_BITS)
+
+    cdef int _make_room(self, uint64_t n) except -1 nogil:
+        """Makes the table hold n more chunks; where the limit stands against that, on_full takes away what there is.
+
+        The table that follows a crowded one is the largest that the limit allows: to grow to it would have needed
+        room for both.
+        """
+        cdef bint crowded = (self.n_used + n) * 4 > self.n_slots * 3
+        cdef int bits = 64 - self.shift
+        cdef uint64_t needed = (3 if crowded else 1) * self.n_slots * sizeof(Slot) + self.n_kept
+        if self.limit and needed > self.limit and self.n_used:
+            with gil:
+                self.on_full(self)
+            while crowded and (<uint64_t> 2 << bits) * sizeof(Slot) * 4 <= self.limit * 3:
+                bits += 1
+            self._start_afresh(bits)
+        elif crowded:
+            self._grow()
+        return 0
+
+    cdef int _start_afresh(self, int bits) except -1 nogil:
+        free(self.kept)
+        self.kept = NULL
+        self.n_kept = self.kept_capacity = 0
+        self.n_used = self.n_bytes = 0
+        if bits == 64 - self.shift:
+            memset(self.slots, 0, self.n_slots * sizeof(Slot))
+        else:
+            free(self.slots)
+            self.slots = NULL
+            self.slots = allocate_slots(<uint64_t> 1 << bits, 0)
+            self.n_slots = <uint64_t> 1 << bits
+            self.shift = 64 - bits
+        self._leave_room_for_long_chunks()
+        return 0
+
+    cdef void _leave_room_for_long_chunks(self) noexcept nogil:
+        cdef uint64_t table = self.n_slots * sizeof(Slot)
+        if self.limit:
+            self.kept_limit = self.limit - table if self.limit > table else 0
 
     # ---- counting
 
@@ -243,8 +334,8 @@ cdef class ChunkCounter:
         cdef uint64_t batch, i
         while first < n_chunks:
             batch = min(<uint64_t> BATCH, n_chunks - first)
-            if (self.n_used + BATCH) * 4 > self.n_slots * 3:
-                self._grow()
+            if (self.n_used + BATCH) * 4 > self.n_slots * 3 or self.n_kept > self.kept_limit:
+                self._make_room(BATCH)
             at = begin
             for i in range(batch):
                 length = ends[first + i] - at
@@ -256,7 +347,7 @@ cdef class ChunkCounter:
                 else:
                     head[i] = hash_bytes(chunk, length)
                     tail[i] = <uint64_t> LONG << 56
-                home[i] = hash_words(head[i], tail[i]) >> self.shift
+                home[i] = home_of(hash_words(head[i], tail[i]), self.skip, self.shift)
                 cbpe_prefetch(self.slots + home[i])
             for i in range(batch):
                 at = ends[first + i]
@@ -344,14 +435,10 @@ cdef class ChunkCounter:
         """Doubles the table. Slots keep their order, so both tables are walked once from front to back."""
         cdef uint64_t n_slots = 2 * self.n_slots, i, j
         cdef int shift = self.shift - 1
-        cdef Slot *slots = <Slot *> calloc(n_slots, sizeof(Slot))
-        if slots == NULL:
-            with gil:
-                raise MemoryError(f"no memory for {n_slots * sizeof(Slot):,} bytes: {self.n_used:,} distinct chunks")
-        cbpe_advise_huge(slots, n_slots * sizeof(Slot))
+        cdef Slot *slots = allocate_slots(n_slots, self.n_used)
         for i in range(self.n_slots):
             if self.slots[i].count:
-                j = hash_slot(self.slots + i) >> shift
+                j = home_of(hash_slot(self.slots + i), self.skip, shift)
                 while slots[j].count:
                     j = (j + 1) & (n_slots - 1)
                 slots[j] = self.slots[i]
@@ -359,6 +446,7 @@ cdef class ChunkCounter:
         self.slots = slots
         self.n_slots = n_slots
         self.shift = shift
+        self._leave_room_for_long_chunks()
         return 0
 
     # ---- results
@@ -380,7 +468,8 @@ cdef class ChunkCounter:
                 chunk = NULL
                 if slot.tail >> 56 == LONG:
                     chunk = other.kept + (slot.tail & (<uint64_t> 1 << 56) - 1) + 8
-                own = self._find(slot.head, slot.tail, hash_slot(slot) >> self.shift, chunk, other._length(slot))
+                own = self._find(slot.head, slot.tail, home_of(hash_slot(slot), self.skip, self.shift), chunk,
+                                 other._length(slot))
                 if own.count:
                     own.count += slot.count
                     own.place = min(own.place, slot.place)
@@ -390,14 +479,17 @@ cdef class ChunkCounter:
 
     def add_counted(self, const uint64_t[::1] counts, const uint64_t[::1] places, const uint64_t[::1] offsets,
                     const uint8_t[::1] data, uint64_t shift):
-        """Adds chunks that were counted before; shapes as result's. shift is added to each place."""
+        """Adds chunks that were counted before; shapes as result's, but offsets may begin anywhere in data.
+
+        shift is added to each place.
+        """
         cdef uint8_t short_chunk[16]
         cdef uint64_t i, length, head, tail
         cdef const uint8_t *chunk
         with nogil:
             for i in range(<uint64_t> counts.shape[0]):
-                if (self.n_used + 1) * 4 > self.n_slots * 3:
-                    self._grow()
+                if (self.n_used + 1) * 4 > self.n_slots * 3 or self.n_kept > self.kept_limit:
+                    self._make_room(1)
                 chunk = &data[offsets[i]]
                 length = offsets[i + 1] - offsets[i]
                 if length <= INLINE:
@@ -408,8 +500,67 @@ cdef class ChunkCounter:
                 else:
                     head = hash_bytes(chunk, length)
                     tail = <uint64_t> LONG << 56
-                self._add_one(head, tail, hash_words(head, tail) >> self.shift, chunk, length, counts[i],
-                              places[i] + shift)
+                self._add_one(head, tail, home_of(hash_words(head, tail), self.skip, self.shift), chunk, length,
+                              counts[i], places[i] + shift)
+
+    def part(self, uint64_t number, int bits):
+        """The chunks of part number of 2**bits, as take() gives them: those whose hash has number for its top bits.
+
+        They have their homes in one stretch of slots, and lie in it or, if their neighbours were in the way, in the
+        used slots that follow. bits: up to LEAST_BITS. Not after drain(), which leaves holes.
+        """
+        cdef int part_shift = 64 - self.shift - bits            # from a home to its part
+        cdef uint64_t first = number << part_shift, behind = (number + 1) << part_shift, i, n = 0
+        cdef uint64_t mask = self.n_slots - 1
+        cdef uint64_t[::1] order
+        cdef Slot *slot
+        if part_shift < 0 or number >> bits:
+            raise ValueError(f"no part {number} of 2**{bits}")
+        order = np.empty(min(self.n_used, behind - first), np.uint64)
+        with nogil:
+            i = first
+            while i < behind or self.slots[i & mask].count:
+                slot = self.slots + (i & mask)
+                if slot.count and home_of(hash_slot(slot), self.skip, self.shift) >> part_shift == number:
+                    if n == <uint64_t> order.shape[0]:
+                        with gil:
+                            order = np.concatenate([order, np.empty(n + 1, np.uint64)])
+                    order[n] = i & mask
+                    n += 1
+                i += 1
+        return self.take(np.asarray(order)[:n], 0, n, <uint64_t> -1)
+
+    def take(self, const uint64_t[::1] order, uint64_t start, uint64_t n, uint64_t n_bytes):
+        """Up to n of the chunks in the slots order[start:], and n_bytes bytes, but at least one, if there is one.
+
+        Returns counts uint64[k], places uint64[k], lengths uint32[k], data uint8[...].
+        """
+        cdef uint64_t i, k = 0, total = 0, length
+        n = min(n, <uint64_t> order.shape[0] - start)
+        cdef uint64_t[::1] counts = np.empty(n, np.uint64)
+        cdef uint64_t[::1] places = np.empty(n, np.uint64)
+        cdef uint32_t[::1] lengths = np.empty(n, np.uint32)
+        cdef uint8_t[::1] data
+        cdef Slot *slot
+        with nogil:
+            while k < n:
+                if k + 16 < n:
+                    cbpe_prefetch(self.slots + order[start + k + 16])
+                slot = self.slots + order[start + k]
+                length = self._length(slot)
+                if k and total + length > n_bytes:
+                    break
+                counts[k] = slot.count
+                places[k] = slot.place
+                lengths[k] = <uint32_t> length
+                total += length
+                k += 1
+        data = np.empty(total, np.uint8)
+        total = 0
+        with nogil:
+            for i in range(k):
+                total += copy_chunk(self.slots + order[start + i], self.kept, &data[total])
+        return np.asarray(counts)[:k], np.asarray(places)[:k], np.asarray(lengths)[:k], np.asarray(data)
 
     def result(self, others=()):
         """All chunks in order of their places: counts and places uint64[n], offsets uint64[n + 1], data uint8[...].
@@ -448,6 +599,40 @@ cdef class ChunkCounter:
                 offsets[i + 1] = total
         free(tables)
         return np.asarray(counts), np.asarray(places), np.asarray(offsets), np.asarray(data)
+
+
+cdef Slot *allocate_slots(uint64_t n_slots, uint64_t n_used) except NULL nogil:
+    """Empty slots. n_used: what the message says of the need, if there is no memory."""
+    cdef Slot *slots
+    if n_slots >= FORESEEN:
+        with gil:
+            require(n_slots * sizeof(Slot), f"counting needs {{needed}} for more than {n_used:,} distinct chunks")
+    slots = <Slot *> calloc(n_slots, sizeof(Slot))
+    if slots == NULL:
+        with gil:
+            raise MemoryError(f"no memory for {n_slots * sizeof(Slot):,} bytes: {n_used:,} distinct chunks")
+    cbpe_advise_huge(slots, n_slots * sizeof(Slot))
+    return slots
+
+
+def hash_id():
+    """A number that changes when chunks are hashed differently: parts can only be merged where it is the same."""
+    cdef bytes sample = bytes(range(1, 65))
+    cdef const uint8_t *text = sample
+    cdef uint64_t h = hash_words(hash_bytes(text, 33), <uint64_t> LONG << 56)
+    return hash_words(h, hash_words(inline_head(text, INLINE), inline_tail(text, INLINE)))
+
+
+def copy_chunks(const uint64_t[::1] order, const uint64_t[::1] offsets, const uint8_t[::1] data):
+    """The bytes of chunks order[0], order[1], ... end to end, uint8[...]; i is data[offsets[i]:offsets[i + 1]]."""
+    cdef uint64_t i, total = 0, length
+    cdef uint8_t[::1] out = np.empty(data.shape[0], np.uint8)
+    with nogil:
+        for i in range(<uint64_t> order.shape[0]):
+            length = offsets[order[i] + 1] - offsets[order[i]]
+            memcpy(&out[total], &data[offsets[order[i]]], length)
+            total += length
+    return np.asarray(out)[:total]
 
 
 cdef struct Table:

@@ -2,7 +2,7 @@
 
 In: parts of a corpus, counted by as many threads as asked for. Out: arrays in order of first appearance; and a file
 of them, which is opened mapped. The order never depends on threads or shards: each chunk carries the place where it
-was seen first.
+was seen first. Under a memory limit the counting goes by way of spill.py, and the store is mapped from a scratch file.
 
 The file, all integers little-endian:
 
@@ -18,37 +18,55 @@ The file, all integers little-endian:
 
 from __future__ import annotations
 
+import itertools
 import json
 import mmap
 import operator
 import os
+import sys
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from tqdm import tqdm
 
-from cbpe.errors import ChunkStoreError, CorpusTooLargeError
+from cbpe.errors import ChunkStoreError
 from cbpe.files import atomic_write
 from cbpe.inputs import StrPath, find_sources
 from cbpe.inputs.documents import Faults
 from cbpe.inputs.sources import OFFSET_BITS, check_field
+from cbpe.memory import parse_size, require, show_size
 from cbpe.patterns import GPT4_SPLIT_PATTERN
 from cbpe.splitting.split import UNICODE_EDITION, Splitter, splitter_for
 from cbpe.threads import heeding_ctrl_c, thread_count
 from cbpe.training.chunks import ChunkCounter
 from cbpe.training.corpus import DocumentPart, Part, count_part, separators_of, source_parts, text_parts
+from cbpe.training.spill import (
+    Limit,
+    Piece,
+    Size,
+    Spill,
+    merged,
+    naming,
+    pieces_of,
+    scratch_file,
+    sum_bytes,
+    write_in_order,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Counted: TypeAlias = "tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8]]"
+Counters: TypeAlias = "tuple[list[ChunkCounter], list[Spill]]"
 
 MAGIC = b"CBPEchnk"
 VERSION = 1
 ENOUGH = 1 << 20            # bytes of short texts that a thread takes at a time
+BLOCK = 1 << 18             # chunks of a store, or of its arrays' words, that are looked at between two looks around
+LONG_PART = 1 << 26         # bytes of a text without cuts that is worth a look at what memory there is
 
 
 class ChunkStore:
@@ -70,9 +88,10 @@ class ChunkStore:
         offsets: NDArray[np.uint64],
         data: NDArray[np.uint8],
         sources: Sequence[str] | None = None,
+        mapped: mmap.mmap | None = None,
     ) -> None:
         """counts, places: uint64[n]; offsets: uint64[n + 1]; data: uint8[offsets[n]]; sources: the files, None for
-        others.
+        others; mapped: what the arrays lie in, if it is a file.
         """
         self.pattern = pattern
         self.counts = counts
@@ -81,10 +100,8 @@ class ChunkStore:
         self.data = data
         self.sources = None if sources is None else list(sources)
         self.skipped = 0
-        lengths = np.diff(offsets)
-        if np.multiply(counts, lengths, dtype=np.float64).sum() >= 2.0**63:
-            raise CorpusTooLargeError("the counts add up to 2**63 bytes or more, and cannot be summed in 64 bits")
-        self.total_bytes = int(np.multiply(counts, lengths).sum())
+        self._map = mapped
+        self.total_bytes = sum_bytes((some, np.diff(ends)) for some, _, ends, _ in self.blocks())
 
     # ---- building
 
@@ -100,6 +117,8 @@ class ChunkStore:
         text_field: str = "text",
         progress: bool | None = None,
         shard: tuple[int, int] = (0, 1),
+        memory_limit: int | str | None = None,
+        scratch_dir: StrPath | None = None,
     ) -> ChunkStore:
         """Counts the chunks of files. A file of text is a text of its own; so is each line of JSONL, row of Parquet.
 
@@ -117,8 +136,13 @@ class ChunkStore:
         counts U+FFFD in place of wrong bytes, as bytes.decode has it. "skip" does so in files of text; lines and rows
         with anything wrong are left out, counted in store.skipped, and told of by one UserWarning.
 
-        Raises OSError naming the file, CorpusDecodeError, CorpusFormatError, CorpusTooLargeError, and ImportError
-        for what needs the extra cbpe[data].
+        memory_limit: bytes, or a text such as "2GB", "512MB", "1.5GiB": about so much memory is used at most, and what
+        does not fit goes to scratch files in scratch_dir (None: the system's folder for temporary files), which hold
+        up to about three times the store; the result is the same. The store is then mapped from such a file, which is
+        gone when the store is, or the process.
+
+        Raises OSError naming the file, CorpusDecodeError, CorpusFormatError, CorpusTooLargeError, MemoryError,
+        ImportError for what needs the extra cbpe[data], and ValueError for a limit that is too small to work with.
         """
         index, n_shards = shard
         if not 0 <= index < n_shards:
@@ -130,8 +154,9 @@ class ChunkStore:
         parts = source_parts(sources, splitter, separators_of(special_tokens or ()), text_field, shard)
         sizes = [source.size for source in sources]
         total = None if None in sizes else sum(size or 0 for size in sizes) // n_shards
-        counted = _count(parts, splitter, num_threads, faults, progress, total)
-        store = cls(splitter.pattern, *counted, sources=[source.name for source in sources])
+        limit = _limit(memory_limit, scratch_dir)
+        counted = _count(parts, splitter, num_threads, faults, progress, total, limit)
+        store = cls._from_counters(splitter.pattern, [source.name for source in sources], counted, limit)
         store.skipped = faults.skipped
         faults.warn()
         return store
@@ -146,30 +171,43 @@ class ChunkStore:
         num_threads: int | None = None,
         errors: str = "strict",
         progress: bool | None = None,
+        memory_limit: int | str | None = None,
+        scratch_dir: StrPath | None = None,
     ) -> ChunkStore:
         """Counts the chunks of strings, each of which is a text of its own; the other arguments are those of
         from_files.
 
-        The iterable is read once and not kept. Raises TypeError for what is not a str, UnicodeEncodeError for lone
-        surrogates.
+        The iterable is read once and not kept; the strings themselves are not subject to memory_limit. Raises TypeError
+        for what is not a str, UnicodeEncodeError for lone surrogates.
         """
         splitter = splitter_for(pattern)
         parts = text_parts(texts, splitter, separators_of(special_tokens or ()))
         total = sum(map(len, texts)) if isinstance(texts, (list, tuple)) else None
-        return cls(splitter.pattern, *_count(parts, splitter, num_threads, Faults(errors), progress, total))
+        limit = _limit(memory_limit, scratch_dir)
+        counted = _count(parts, splitter, num_threads, Faults(errors), progress, total, limit)
+        return cls._from_counters(splitter.pattern, None, counted, limit)
 
     @classmethod
-    def merge(cls, stores: Iterable[ChunkStore]) -> ChunkStore:
+    def merge(
+        cls,
+        stores: Iterable[ChunkStore],
+        *,
+        memory_limit: int | str | None = None,
+        scratch_dir: StrPath | None = None,
+    ) -> ChunkStore:
         """One store for the texts of all, as if they had been read in the order in which the stores are given.
 
-        Stores over the same list of files are shards of one corpus: their order does not matter, places decide. Raises
-        ChunkStoreError where patterns differ or there is no store.
+        Stores over the same list of files are shards of one corpus: their order does not matter, places decide. Under a
+        memory_limit, as in from_files, stores from open() may be larger than memory. Raises ChunkStoreError where
+        patterns differ or there is no store.
         """
         stores = list(stores)
         if not stores:
             raise ChunkStoreError("no stores to merge")
         first = stores[0]
-        counter = ChunkCounter(splitter_for(first.pattern))
+        limit = _limit(memory_limit, scratch_dir)
+        counter = ChunkCounter(None)
+        spills = _spills_of([counter], limit)
         shards = first.sources is not None and all(store.sources == first.sources for store in stores)
         sources: list[str] | None = first.sources if shards else []
         n_sources = 0
@@ -177,16 +215,77 @@ class ChunkStore:
             if store.pattern != first.pattern:
                 raise ChunkStoreError(f"stores of different patterns: {first.pattern!r} and {store.pattern!r}")
             shift = 0 if shards else n_sources << OFFSET_BITS
-            counter.add_counted(store.counts, store.places, store.offsets, store.data, shift)
+            for block in store.blocks():
+                counter.add_counted(*block, shift)
             if not shards:
                 n_sources += store._n_sources()
                 sources = None if sources is None or store.sources is None else sources + store.sources
-        return cls(first.pattern, *counter.result(), sources=sources)
+        return cls._from_counters(first.pattern, sources, ([counter], spills), limit)
+
+    @classmethod
+    def from_parts(
+        cls,
+        files: Sequence[IO[bytes]],
+        sizes: Sequence[Size],
+        pattern: str | None,
+        *,
+        sources: Sequence[str] | None = None,
+        scratch_dir: StrPath | None = None,
+    ) -> ChunkStore:
+        """Joins the sorted parts of a store, which spill.merge_part wrote to files and gave the sizes of.
+
+        Part i is read from files[i], from where that stands on, some chunks at a time. The store is mapped from a
+        scratch file. Raises ChunkStoreError, OSError.
+        """
+        bits = len(files).bit_length() - 1
+        parts = [pieces_of([file], i, bits) for i, file in enumerate(files)]
+        size = Size(sum(size.n for size in sizes), sum(size.n_bytes for size in sizes))
+        return cls._from_sorted(pattern, sources, parts, size, scratch_dir)
+
+    @classmethod
+    def _from_counters(
+        cls, pattern: str | None, sources: Sequence[str] | None, counted: Counters, limit: Limit | None
+    ) -> ChunkStore:
+        """What counters and their spills hold. In memory, if nothing was spilled yet and there is room for it."""
+        counters, spills = counted
+        need = sum(counter.held + 40 * len(counter) + counter.n_chunk_bytes for counter in counters)
+        if limit is None or (not any(spills) and need <= limit.n_bytes):
+            return cls(pattern, *heeding_ctrl_c(_joined, counters), sources=sources)
+        for counter, spill in zip(counters, spills, strict=True):
+            spill.take(counter)
+            counter.clear()
+        parts, size = merged(spills, limit)
+        return cls._from_sorted(pattern, sources, parts, size, limit.scratch_dir)
+
+    @classmethod
+    def _from_sorted(
+        cls,
+        pattern: str | None,
+        sources: Sequence[str] | None,
+        parts: Iterable[Iterator[Piece]],
+        size: Size,
+        scratch_dir: StrPath | None,
+    ) -> ChunkStore:
+        """Joins sorted parts in a scratch file, which is a store's file in all but name, and maps it."""
+        start = _start_of_file(pattern, sources, size)
+        with naming(scratch_dir), scratch_file(scratch_dir) as file:
+            file.write(start)
+            write_in_order(parts, size, file, len(start))
+            file.write(bytes(-size.n_bytes % 8))
+            file.seek(0)
+            checksum = 0
+            while block := file.read(1 << 20):
+                checksum = zlib.crc32(block, checksum)
+            file.write(checksum.to_bytes(8, "little"))
+            file.flush()
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return cls(pattern, *_arrays(mapped, len(start), size), sources=sources, mapped=mapped)
 
     def _n_sources(self) -> int:
         if self.sources is not None:
             return len(self.sources)
-        return 1 + (int(self.places.max()) >> OFFSET_BITS) if len(self) else 1
+        # the last place is the greatest
+        return 1 + (int(self.places[-1]) >> OFFSET_BITS) if len(self) else 1
 
     def pruned(self, min_count: int) -> ChunkStore:
         """A store of the chunks that occur min_count times or more: far smaller, trained on in less time and memory.
@@ -205,6 +304,16 @@ class ChunkStore:
         return ChunkStore(self.pattern, self.counts[kept], self.places[kept], offsets, data, self.sources)
 
     # ---- reading
+
+    def blocks(self, n: int = BLOCK) -> Iterator[Counted]:
+        """The arrays in slices of n chunks: counts, places, offsets of one more, which are into data, and data, whole.
+
+        What was read of a mapped store does not count as the process's memory after the block.
+        """
+        for start in range(0, len(self), n):
+            stop = start + n
+            yield self.counts[start:stop], self.places[start:stop], self.offsets[start : stop + 1], self.data
+            _release(self._map)
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -227,31 +336,31 @@ class ChunkStore:
         self.counts = self.places = np.empty(0, np.uint64)
         self.offsets = np.zeros(1, np.uint64)
         self.data = np.empty(0, np.uint8)
+        self._map = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_map": None}       # a copy, or a pickle, holds the arrays
 
     # ---- files
 
     def save(self, path: StrPath) -> None:
         """Writes the store to path, whole or not at all. Raises OSError."""
-        header = json.dumps(
-            {
-                "pattern": self.pattern,
-                "unicode": UNICODE_EDITION,
-                "sources": self.sources,
-                "n_chunks": len(self),
-                "n_bytes": len(self.data),
-            },
-            ensure_ascii=False,
-        ).encode("utf-8", "surrogateescape")
-        header += b" " * (-len(header) % 8)
-        start = MAGIC + VERSION.to_bytes(4, "little") + len(header).to_bytes(4, "little") + header
         with atomic_write(path) as file:
-            checksum = 0
-            words = [array.astype("<u8", copy=False) for array in (self.counts, self.places, self.offsets)]
-            arrays: list[Any] = [*words, self.data]         # which are buffers, though numpy's stubs do not say so
-            for section in (start, *arrays, bytes(-len(self.data) % 8)):
-                checksum = zlib.crc32(section, checksum)
-                file.write(section)
-            file.write(checksum.to_bytes(8, "little"))
+            self.write(file)
+
+    def write(self, file: IO[bytes]) -> None:
+        """Writes the store to a file that is open for writing bytes, from front to back. Raises OSError."""
+        start = _start_of_file(self.pattern, self.sources, Size(len(self), len(self.data)))
+        words = (array[at : at + BLOCK].astype("<u8", copy=False)
+                 for array in (self.counts, self.places, self.offsets) for at in range(0, len(array), BLOCK))
+        data = (self.data[at : at + 8 * BLOCK] for at in range(0, len(self.data), 8 * BLOCK))
+        sections: Iterable[Any] = itertools.chain([start], words, data, [bytes(-len(self.data) % 8)])
+        checksum = 0
+        for section in sections:        # all are buffers, though numpy's stubs do not say so
+            checksum = zlib.crc32(section, checksum)
+            file.write(section)
+            _release(self._map)
+        file.write(checksum.to_bytes(8, "little"))
 
     @classmethod
     def open(cls, path: StrPath) -> ChunkStore:
@@ -278,28 +387,79 @@ class ChunkStore:
         try:
             header = json.loads(mapped[16:at].decode("utf-8", "surrogateescape"))
             pattern, sources = header["pattern"], header["sources"]
-            n, n_bytes = header["n_chunks"], header["n_bytes"]
-            sizes = [8 * n, 8 * n, 8 * (n + 1), n_bytes]
-            sound = min(sizes) >= 0 and (pattern is None or isinstance(pattern, str))
+            size = Size(header["n_chunks"], header["n_bytes"])
+            sound = min(size) >= 0 and (pattern is None or isinstance(pattern, str))
         except (ValueError, KeyError, TypeError):
             sound = False
         if not sound:
             raise ChunkStoreError(f"{name}: damaged: the header cannot be read")
-        expected = at + sum(sizes) + -n_bytes % 8 + 8
+        expected = at + 24 * size.n + 8 + size.n_bytes + -size.n_bytes % 8 + 8
         if len(mapped) != expected:
             raise ChunkStoreError(f"{name}: damaged: {len(mapped):,} bytes long, but its header says {expected:,}")
-        with memoryview(mapped) as view, view[: expected - 8] as body:
-            checksum = zlib.crc32(body)
+        checksum = 0
+        for start in range(0, expected - 8, 8 * BLOCK):
+            with memoryview(mapped) as view, view[start : min(start + 8 * BLOCK, expected - 8)] as block:
+                checksum = zlib.crc32(block, checksum)
+            _release(mapped)
         if checksum != int.from_bytes(mapped[expected - 8 :], "little"):
             raise ChunkStoreError(f"{name}: damaged: the checksum does not match")
-        counts, places, offsets = (
-            np.ndarray(size // 8, "<u8", mapped, at + sum(sizes[:i])).astype(np.uint64, copy=False)
-            for i, size in enumerate(sizes[:3])
-        )
-        data = np.ndarray(n_bytes, np.uint8, mapped, at + sum(sizes[:3]))
-        if offsets[0] != 0 or offsets[-1] != n_bytes or (offsets[1:] <= offsets[:-1]).any() or not counts.all():
+        counts, places, offsets, data = _arrays(mapped, at, size)
+        sound = offsets[0] == 0 and offsets[-1] == size.n_bytes
+        for start in range(0, size.n, BLOCK):
+            ends = offsets[start : start + BLOCK + 1]
+            sound = sound and bool((ends[1:] > ends[:-1]).all() and counts[start : start + BLOCK].all())
+            _release(mapped)
+        if not sound:
             raise ChunkStoreError(f"{name}: damaged: its chunks do not lie end to end")
-        return cls(pattern, counts, places, offsets, data, sources)
+        return cls(pattern, counts, places, offsets, data, sources, mapped)
+
+
+def _start_of_file(pattern: str | None, sources: Sequence[str] | None, size: Size) -> bytes:
+    """What stands before the arrays."""
+    header = json.dumps(
+        {
+            "pattern": pattern,
+            "unicode": UNICODE_EDITION,
+            "sources": None if sources is None else list(sources),
+            "n_chunks": size.n,
+            "n_bytes": size.n_bytes,
+        },
+        ensure_ascii=False,
+    ).encode("utf-8", "surrogateescape")
+    header += b" " * (-len(header) % 8)
+    return MAGIC + VERSION.to_bytes(4, "little") + len(header).to_bytes(4, "little") + header
+
+
+def _arrays(mapped: mmap.mmap, at: int, size: Size) -> Counted:
+    """counts, places, offsets and data, which lie in a file from offset at on."""
+    counts, places, offsets = (
+        np.ndarray(n, "<u8", mapped, start).astype(np.uint64, copy=False)
+        for n, start in ((size.n, at), (size.n, at + 8 * size.n), (size.n + 1, at + 16 * size.n))
+    )
+    return counts, places, offsets, np.ndarray(size.n_bytes, np.uint8, mapped, at + 24 * size.n + 8)
+
+
+def _release(mapped: mmap.mmap | None) -> None:
+    """Takes what was read of a file out of the process's memory; where it is read again it comes back."""
+    if mapped is not None and sys.platform != "win32":
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _limit(memory_limit: int | str | None, scratch_dir: StrPath | None) -> Limit | None:
+    n_bytes = parse_size(memory_limit)
+    return None if n_bytes is None else Limit(n_bytes, scratch_dir)
+
+
+def _spills_of(
+    counters: list[ChunkCounter], limit: Limit | None, wanted: Callable[[], bool] = lambda: True
+) -> list[Spill]:
+    """Gives each counter a share of the limit, and a spill for what is more; none without a limit."""
+    if limit is None:
+        return []
+    spills = [Spill(limit.scratch_dir, wanted) for _ in counters]
+    for counter, spill in zip(counters, spills, strict=True):
+        counter.limit_to(limit.share // len(counters), spill.take)
+    return spills
 
 
 def _count(
@@ -309,24 +469,29 @@ def _count(
     faults: Faults,
     progress: bool | None,
     total: int | None,
-) -> Counted:
-    """Counts all parts, with a counter for each thread; returns counts, places, offsets and data.
+    limit: Limit | None,
+) -> Counters:
+    """Counts all parts, with a counter for each thread; returns the counters, and under a limit a spill for each.
 
     Of several faults in a corpus the first in reading order is raised, whatever the threads do.
     """
     num_threads = thread_count(num_threads)
-    counters = [ChunkCounter(splitter)]
+    if total is not None and total < ENOUGH:
+        num_threads = 1
+    if limit is not None:
+        num_threads = limit.threads(num_threads)
+    counters = [ChunkCounter(splitter) for _ in range(num_threads)]
+    work = _Work(parts, splitter, faults, limit)
+    spills = _spills_of(counters, limit, work.is_wanted)
     hidden = None if progress is None else not progress         # None: unless this is a terminal
     with tqdm(total=total, desc="counting", unit="B", unit_scale=True, leave=False, disable=hidden) as bar:
-        work = _Work(parts, splitter, faults)
-        if num_threads == 1 or (total is not None and total < ENOUGH):
+        if num_threads == 1:
             for done in work.steps(counters[0]):
                 bar.update(done)
         else:
-            counters += [ChunkCounter(splitter) for _ in range(num_threads - 1)]
             work.share(counters, bar.update)
     work.raise_first_fault()
-    return heeding_ctrl_c(_joined, counters)
+    return counters, spills
 
 
 def _joined(counters: list[ChunkCounter]) -> Counted:
@@ -340,10 +505,13 @@ def _joined(counters: list[ChunkCounter]) -> Counted:
 class _Work:
     """Parts of a corpus that threads take one batch after another, in order."""
 
-    def __init__(self, parts: Iterator[Part | DocumentPart], splitter: Splitter, faults: Faults) -> None:
+    def __init__(
+        self, parts: Iterator[Part | DocumentPart], splitter: Splitter, faults: Faults, limit: Limit | None
+    ) -> None:
         self._parts = parts
         self._splitter = splitter
         self._lenience = faults
+        self._limit = limit
         self._lock = threading.Lock()
         self._faults: list[tuple[int, BaseException]] = []      # with the number of the batch
         self._n_batches = 0
@@ -363,11 +531,28 @@ class _Work:
                 return number, batch
             try:
                 while size < ENOUGH and (part := next(self._parts, None)):
+                    self._check(part)
                     batch.append(part)
                     size += ENOUGH if part.size is None else part.size
             except BaseException as fault:
                 self._faults.append((number, fault))
             return number, batch
+
+    def _check(self, part: Part | DocumentPart) -> None:
+        """Raises MemoryError for a long text without cuts that is known to be too long: it is held more than once."""
+        size = part.size or 0
+        can_be_cut = self._splitter.cuttable and part.separators is None
+        if size <= LONG_PART or can_be_cut or isinstance(part, DocumentPart):
+            return
+        what = f"{part.name}: {show_size(size)} in one piece, for the pattern gives no place to cut it,"
+        if self._limit is not None and 4 * size > self._limit.n_bytes:
+            raise MemoryError(
+                f"{what} take about {show_size(4 * size)}: memory_limit is {show_size(self._limit.n_bytes)}"
+            )
+        require(3 * size, f"{what} take {{needed}}", "cut it into several files")
+
+    def is_wanted(self) -> bool:
+        return not self._stopped
 
     def steps(self, counter: ChunkCounter) -> Iterator[int]:
         """Counts batches until there are none; yields the numbers of bytes done with."""
@@ -403,8 +588,10 @@ class _Work:
                     thread.join(0.1)
                     report(self._done - reported)
                     reported = self._done
-        finally:
+        except BaseException:
             self._stopped = True
+            raise
+        finally:
             for thread in threads:
                 if thread.ident is not None:
                     thread.join()
