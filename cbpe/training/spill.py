@@ -348,8 +348,8 @@ class Limit:
     rounding. num_threads is lowered where each would get too little.
     """
 
-    LEAST = 16_000_000
-    LEAST_PER_THREAD = 8_000_000
+    LEAST = 32_000_000
+    LEAST_PER_THREAD = 16_000_000
 
     def __init__(self, n_bytes: int, scratch_dir: StrPath | None) -> None:
         if n_bytes < self.LEAST:
@@ -362,7 +362,7 @@ class Limit:
 
     @property
     def share(self) -> int:
-        return self.n_bytes * 6 // 10
+        return self.n_bytes * 3 // 4
 
 
 def merged(spills: Sequence[Spill], limit: Limit) -> tuple[list[Iterator[Piece]], Size]:
