@@ -1,13 +1,21 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and scratch files, of which nothing is left.
+
+A scratch file has no name (on Windows: the system deletes it when it is closed): it is gone when nobody holds it open
+or mapped any more, however the process ends.
+"""
 
 from __future__ import annotations
 
+import mmap
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from typing import IO, BinaryIO, TypeAlias
+
+StrPath: TypeAlias = "str | os.PathLike[str]"
 
 
 @contextmanager
@@ -44,3 +52,36 @@ def atomic_write(path: str | os.PathLike[str], *, durable: bool = True) -> Itera
         with suppress(OSError):     # that is not what went wrong
             os.unlink(temporary)
         raise
+
+
+@contextmanager
+def naming(scratch_dir: StrPath | None) -> Iterator[None]:
+    """Has an OSError that names no file (the disk is full) name the folder."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.filename is not None or fault.errno is None:
+            raise
+        folder = os.fspath(scratch_dir or tempfile.gettempdir())
+        reason = f"{fault.strerror} (scratch files; scratch_dir= names another place)"
+        raise type(fault)(fault.errno, reason, folder) from None
+
+
+def scratch_file(scratch_dir: StrPath | None) -> IO[bytes]:
+    """A new scratch file in a folder; None: the system's for temporary files. Raises OSError."""
+    return tempfile.TemporaryFile(dir=scratch_dir, prefix="cbpe-")
+
+
+def scratch_map(scratch_dir: StrPath | None, n_bytes: int) -> mmap.mmap:
+    """A new scratch file of n_bytes zeros, mapped for reading and writing. Raises OSError.
+
+    The disk's space is taken now: a map that finds the disk full later kills the process.
+    """
+    with naming(scratch_dir), scratch_file(scratch_dir) as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, n_bytes)
+        else:
+            for start in range(0, n_bytes, 1 << 20):
+                file.write(bytes(min(1 << 20, n_bytes - start)))
+            file.flush()
+        return mmap.mmap(file.fileno(), n_bytes)

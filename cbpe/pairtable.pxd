@@ -8,6 +8,7 @@ cimport cython
 from libc.stdint cimport uint32_t, uint64_t
 
 from cbpe.ids cimport pair_key_t
+from cbpe.workspace cimport Memory
 
 
 cdef struct PairEntry:
@@ -21,6 +22,7 @@ cdef struct PairTable:
     uint64_t mask               # capacity - 1
     int shift                   # 64 - log2(capacity): the hash's top bits are the home entry
     uint64_t used
+    Memory *memory              # where the entries lie; NULL: in the C library's
 
 
 cdef enum:
@@ -28,6 +30,7 @@ cdef enum:
 
 
 cdef int pairtable_init(PairTable *table, uint64_t expected) except -1 nogil
+cdef int pairtable_init_in(Memory *memory, PairTable *table, uint64_t expected) except -1 nogil
 cdef int pairtable_grow(PairTable *table) except -1 nogil
 cdef void pairtable_free(PairTable *table) noexcept nogil
 

@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbpe.training.pairs import Arena
+from cbpe.workspace import Workspace
 
 MAX_MERGES: int
 
@@ -20,4 +21,5 @@ def learn(
     min_frequency: int = 1,
     spread: float = 4.0,
     known: NDArray[np.uint32] | None = None,
+    workspace: Workspace | None = None,
 ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.int64]]]: ...

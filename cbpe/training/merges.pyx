@@ -21,7 +21,6 @@ corpus is recorded as if it had been learned from it.
 """
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
 import numpy as np
@@ -31,6 +30,7 @@ cimport cython
 from cbpe.ids cimport count_t, id_t, pair_key
 from cbpe.pairtable cimport NO_SLOT, PairTable, pairtable_find, pairtable_free, pairtable_init, pairtable_insert
 from cbpe.training.pairs cimport Arena, Pair, PairIndex, PairSurvey
+from cbpe.workspace cimport Memory, Workspace, give, retake, take
 
 cdef extern from "platform.h" nogil:
     void cbpe_prefetch(const void *address)
@@ -68,6 +68,7 @@ cdef class Merger:
     long as its count is at or above the threshold.
     """
     cdef Arena arena
+    cdef Memory *memory                     # the arena's
     cdef PairIndex index
     cdef Entry *heap
     cdef uint32_t n_heap, heap_capacity
@@ -90,9 +91,10 @@ cdef class Merger:
     def __cinit__(self, Arena arena, const uint32_t[:, ::1] known):
         cdef uint32_t i
         self.arena = arena
+        self.memory = arena.memory
         self.known = known
         self.known_pairs.entries = NULL
-        self.index = PairIndex()
+        self.index = PairIndex(arena.workspace)
         self.heap = NULL
         self.neighbours = NULL
         self.touched_before = NULL
@@ -109,49 +111,38 @@ cdef class Merger:
             pairtable_insert(&self.known_pairs, pair_key(known[i, 0], known[i, 1]), i)
 
     def __dealloc__(self):
-        free(self.heap)
-        free(self.neighbours)
-        free(self.touched_before)
-        free(self.touched_behind)
-        free(self.before)
-        free(self.behind)
+        give(self.memory, self.heap)
+        give(self.memory, self.neighbours)
+        give(self.memory, self.touched_before)
+        give(self.memory, self.touched_behind)
+        give(self.memory, self.before)
+        give(self.memory, self.behind)
         pairtable_free(&self.known_pairs)
 
     # ---- memory
 
     cdef int _reserve_ids(self, uint64_t n_ids) except -1 nogil:
         """Makes every array that is indexed by id hold ids below n_ids."""
-        cdef void *larger
         self.arena.reserve_ids(n_ids)
         if n_ids <= self.n_neighbours:
             return 0
-        larger = realloc(self.neighbours, n_ids * sizeof(Neighbour))
-        if larger != NULL:
-            self.neighbours = <Neighbour *> larger
-            memset(self.neighbours + self.n_neighbours, 0, (n_ids - self.n_neighbours) * sizeof(Neighbour))
-            self.n_neighbours = n_ids
-            larger = realloc(self.touched_before, n_ids * sizeof(id_t))
-        if larger != NULL:
-            self.touched_before = <id_t *> larger
-            larger = realloc(self.touched_behind, n_ids * sizeof(id_t))
-        if larger == NULL:
-            with gil:
-                raise MemoryError(f"no memory for {n_ids:,} ids")
-        self.touched_behind = <id_t *> larger
+        self.neighbours = <Neighbour *> retake(self.memory, self.neighbours, n_ids * sizeof(Neighbour))
+        memset(self.neighbours + self.n_neighbours, 0, (n_ids - self.n_neighbours) * sizeof(Neighbour))
+        self.touched_before = <id_t *> retake(self.memory, self.touched_before, n_ids * sizeof(id_t))
+        self.touched_behind = <id_t *> retake(self.memory, self.touched_behind, n_ids * sizeof(id_t))
+        self.n_neighbours = n_ids
         return 0
 
     cdef int _reserve_occurrences(self, uint64_t n) except -1 nogil:
         """Makes before and behind hold n ids; what they held is lost."""
         if n <= self.n_before:
             return 0
-        free(self.before)
-        free(self.behind)
+        give(self.memory, self.before)
+        give(self.memory, self.behind)
+        self.before = self.behind = NULL
         self.n_before = 0
-        self.before = <id_t *> malloc(n * sizeof(id_t))
-        self.behind = <id_t *> malloc(n * sizeof(id_t))
-        if self.before == NULL or self.behind == NULL:
-            with gil:
-                raise MemoryError(f"no memory for {n:,} occurrences of a pair")
+        self.before = <id_t *> take(self.memory, n * sizeof(id_t))
+        self.behind = <id_t *> take(self.memory, n * sizeof(id_t))
         self.n_before = n
         return 0
 
@@ -173,15 +164,12 @@ cdef class Merger:
     cdef int _push(self, uint32_t slot) except -1 nogil:
         cdef Pair *pair = &self.index.pairs[slot]
         cdef Entry entry
-        cdef Entry *larger
+        cdef uint64_t capacity
         cdef uint32_t i = self.n_heap
         if self.n_heap == self.heap_capacity:
-            larger = <Entry *> realloc(self.heap, (2 * <size_t> self.heap_capacity + 1024) * sizeof(Entry))
-            if larger == NULL:
-                with gil:
-                    raise MemoryError(f"no memory for a heap of {2 * self.heap_capacity + 1024:,} pairs")
-            self.heap = larger
-            self.heap_capacity = 2 * self.heap_capacity + 1024
+            capacity = 2 * <uint64_t> self.heap_capacity + 1024
+            self.heap = <Entry *> retake(self.memory, self.heap, capacity * sizeof(Entry))
+            self.heap_capacity = <uint32_t> capacity
         entry.count = pair.count
         entry.first = pair.occurrences[0]
         entry.slot = slot
@@ -433,7 +421,7 @@ cdef class Merger:
                 survey.sums[i].count = 0
 
 
-def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0, known=None):
+def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0, known=None, Workspace workspace=None):
     """Yields the merges of a corpus in batches, each after a tenth of a second or so: (pairs uint32[k, 2], counts
     int64[k], removed int64[k]).
 
@@ -446,12 +434,13 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0, known=
     is at least m, and are yielded first, whether or not their pairs occur. spread: how many times the merges still to
     come a stage's highest count is taken to be above its threshold; it changes the time, never the result. (mix_2GB at
     32,768 ids: the highest count is 55,000 times the last one. One stage of spread 4 takes 7.8 s; two stages with fewer
-    pairs watched in the first, 10.0 s; without a threshold, 15.4 s.) Raises CorpusTooLargeError, MemoryError.
+    pairs watched in the first, 10.0 s; without a threshold, 15.4 s.) workspace: where arrays lie; None: in memory.
+    Raises CorpusTooLargeError, MemoryError, OSError.
     """
     # a merge shortens the text, so there cannot be more of them than bytes
     known = np.empty((0, 2), np.uint32) if known is None else np.ascontiguousarray(known, np.uint32)
     num_merges = min(num_merges, len(known) + len(data), MAX_MERGES)
-    cdef Merger merger = Merger(Arena(counts, offsets, data, num_merges), known)
+    cdef Merger merger = Merger(Arena(counts, offsets, data, num_merges, workspace), known)
     counts = offsets = data = None          # the arena holds it all; the caller may let go of the store
     cdef PairSurvey survey
     cdef int done

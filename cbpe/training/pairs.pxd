@@ -5,6 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from cbpe.ids cimport count_t, id_t, pair_key_t
 from cbpe.pairtable cimport PairTable
+from cbpe.workspace cimport Memory, Workspace
 
 
 cdef struct Pair:
@@ -29,6 +30,8 @@ cdef struct HeavyChunk:         # one whose weight does not fit into a cell
 
 @cython.final
 cdef class Arena:
+    cdef Workspace workspace
+    cdef Memory *memory         # the workspace's
     cdef uint32_t *cells        # the weight of the chunk << id_bits | the token's id
     cdef readonly uint64_t n_cells
     cdef int id_bits
@@ -43,12 +46,14 @@ cdef class Arena:
     cdef void _lay(
         self, const uint64_t *counts, const uint64_t *offsets, const uint8_t *data, uint64_t n) noexcept nogil
     cdef int reserve_ids(self, uint64_t n_ids) except -1 nogil
-    cdef int compact(self, uint64_t budget, id_t n_ids) noexcept nogil
+    cdef int compact(self, uint64_t budget, id_t n_ids) except -1 nogil
     cdef count_t heavy_weight(self, uint64_t position) noexcept nogil
 
 
 @cython.final
 cdef class PairIndex:
+    cdef Workspace workspace
+    cdef Memory *memory
     cdef Pair *pairs
     cdef uint32_t n_pairs
     cdef uint32_t capacity
@@ -62,6 +67,7 @@ cdef class PairIndex:
 @cython.final
 cdef class PairSurvey:
     cdef Arena arena
+    cdef Memory *memory
     cdef bint of_bytes          # all tokens are single bytes: a sum's number is left << 8 | right
     cdef PairTable table
     cdef PairSum *sums

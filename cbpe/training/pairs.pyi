@@ -3,18 +3,26 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from cbpe.workspace import Workspace
+
 MAX_CELLS: int
+WAYS_OUT: str
 
 @final
 class Arena:
     n_cells: int
     def __init__(
-        self, counts: NDArray[np.uint64], offsets: NDArray[np.uint64], data: NDArray[np.uint8], num_merges: int
+        self,
+        counts: NDArray[np.uint64],
+        offsets: NDArray[np.uint64],
+        data: NDArray[np.uint8],
+        num_merges: int,
+        workspace: Workspace | None = None,
     ) -> None: ...
 
 @final
 class PairIndex:
-    def __init__(self) -> None: ...
+    def __init__(self, workspace: Workspace) -> None: ...
 
 @final
 class PairSurvey:

@@ -20,7 +20,6 @@ are the same. On 2 GB of mixed text 99 % of all pairs never reach a threshold.
 
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
 from cbpe.ids cimport count_t, id_t, pair_key, pair_key_t
@@ -28,14 +27,20 @@ from cbpe.pairtable cimport (
     NO_SLOT,
     pairtable_find,
     pairtable_free,
-    pairtable_init,
+    pairtable_init_in,
     pairtable_insert,
 )
+from cbpe.workspace cimport Workspace, give, retake, take
 
 from cbpe.errors import CorpusTooLargeError
+from cbpe.memory import require
 
 cdef extern from "platform.h" nogil:
     void cbpe_advise_huge(void *memory, size_t bytes)
+
+cdef enum:
+    FORESEEN = 16777216         # occurrences that are worth a look at what memory there is
+
 
 cdef inline uint64_t largest_weight(int id_bits) noexcept nogil:
     """The largest weight that fits into a cell above the id; 0 there stands for a weight that does not."""
@@ -43,6 +48,7 @@ cdef inline uint64_t largest_weight(int id_bits) noexcept nogil:
 
 
 MAX_CELLS = 0xFFFFFFF0          # positions are 32 bits wide
+WAYS_OUT = "give a (lower) memory_limit=, drop rare chunks by min_count=, or take a larger machine"
 
 
 @cython.final
@@ -51,11 +57,15 @@ cdef class Arena:
 
     counts: uint64[n], offsets: uint64[n + 1] into data, both contiguous; data: the chunks' bytes end to end;
     num_merges: how many ids beyond the bytes' there may be, at most 2**30. Chunks of one byte hold no pair and are
-    left out. Raises CorpusTooLargeError beyond MAX_CELLS, MemoryError.
+    left out. workspace: where the cells lie, and all that is made of them; None: in memory. Raises CorpusTooLargeError
+    beyond MAX_CELLS, MemoryError, OSError where there is no room for scratch files.
     """
 
-    def __cinit__(self, const uint64_t[::1] counts, const uint64_t[::1] offsets, const uint8_t[::1] data, num_merges):
+    def __cinit__(self, const uint64_t[::1] counts, const uint64_t[::1] offsets, const uint8_t[::1] data, num_merges,
+                  Workspace workspace=None):
         cdef uint64_t i, length, n_cells = 1, n_heavy = 0, most
+        self.workspace = Workspace() if workspace is None else workspace
+        self.memory = &self.workspace.memory
         self.cells = NULL
         self.span = NULL
         self.heavy = NULL
@@ -77,10 +87,10 @@ cdef class Arena:
         for i in range(<uint64_t> counts.shape[0]):
             n_heavy += counts[i] > most and offsets[i + 1] - offsets[i] > 1
         self.n_cells = n_cells
-        self.cells = <uint32_t *> malloc(n_cells * sizeof(uint32_t))
-        self.heavy = <HeavyChunk *> malloc((n_heavy + 1) * sizeof(HeavyChunk))
-        if self.cells == NULL or self.heavy == NULL:
-            raise MemoryError(f"training needs {n_cells * sizeof(uint32_t):,} bytes for {n_cells:,} cells")
+        if not self.workspace.mapped:
+            require(n_cells * sizeof(uint32_t), f"training needs {{needed}} for {n_cells:,} cells", WAYS_OUT)
+        self.cells = <uint32_t *> take(self.memory, n_cells * sizeof(uint32_t))
+        self.heavy = <HeavyChunk *> take(self.memory, (n_heavy + 1) * sizeof(HeavyChunk))
         cbpe_advise_huge(self.cells, n_cells * sizeof(uint32_t))
         self.reserve_ids(256)
         if n_cells > 1:
@@ -90,9 +100,9 @@ cdef class Arena:
             self.cells[0] = self.id_mask
 
     def __dealloc__(self):
-        free(self.cells)
-        free(self.span)
-        free(self.heavy)
+        give(self.memory, self.cells)
+        give(self.memory, self.span)
+        give(self.memory, self.heavy)
 
     cdef void _lay(
             self, const uint64_t *counts, const uint64_t *offsets, const uint8_t *data, uint64_t n) noexcept nogil:
@@ -130,20 +140,15 @@ cdef class Arena:
 
     cdef int reserve_ids(self, uint64_t n_ids) except -1 nogil:
         """Makes span hold ids below n_ids; new entries are 1, as a byte's."""
-        cdef uint32_t *span
         cdef uint64_t i
         if n_ids > self.n_spans:
-            span = <uint32_t *> realloc(self.span, n_ids * sizeof(uint32_t))
-            if span == NULL:
-                with gil:
-                    raise MemoryError(f"no memory for {n_ids:,} ids")
-            self.span = span
+            self.span = <uint32_t *> retake(self.memory, self.span, n_ids * sizeof(uint32_t))
             for i in range(self.n_spans, n_ids):
-                span[i] = 1
+                self.span[i] = 1
             self.n_spans = n_ids
         return 0
 
-    cdef int compact(self, uint64_t budget, id_t n_ids) noexcept nogil:
+    cdef int compact(self, uint64_t budget, id_t n_ids) except -1 nogil:
         """Moves tokens together, one cell each, and drops chunks of one token; returns 1 when the whole arena is done.
 
         About budget cells are read in one call, so that the caller can look around between calls. The arena is unusable
@@ -155,7 +160,6 @@ cdef class Arena:
         cdef uint64_t stop = min(read + budget, self.n_cells)
         cdef id_t token
         cdef bint is_heavy
-        cdef void *smaller
         while read < stop:
             # read is at a separator: copy it and the chunk behind it, then look at how many tokens that was
             cells[write] = id_mask
@@ -182,9 +186,7 @@ cdef class Arena:
         self.n_cells = write
         self.n_heavy = self.heavy_to
         self.read_at = self.write_at = self.heavy_at = self.heavy_to = 0
-        smaller = realloc(cells, write * sizeof(uint32_t))
-        if smaller != NULL:
-            self.cells = <uint32_t *> smaller
+        self.cells = <uint32_t *> retake(self.memory, cells, write * sizeof(uint32_t))
         for token in range(n_ids):
             self.span[token] = 1
         return 1
@@ -194,30 +196,26 @@ cdef class Arena:
 cdef class PairIndex:
     """The pairs that are watched, by slot, and the table that finds a pair's slot."""
 
-    def __cinit__(self):
+    def __cinit__(self, Workspace workspace):
+        self.workspace = workspace
+        self.memory = &workspace.memory
         self.n_pairs = 0
         self.capacity = 1024
         self.table.entries = NULL
-        self.pairs = <Pair *> malloc(self.capacity * sizeof(Pair))
-        if self.pairs == NULL:
-            raise MemoryError
-        pairtable_init(&self.table, 1024)
+        self.pairs = NULL
+        self.pairs = <Pair *> take(self.memory, self.capacity * sizeof(Pair))
+        pairtable_init_in(self.memory, &self.table, 1024)
 
     def __dealloc__(self):
         self.clear()
-        free(self.pairs)
+        give(self.memory, self.pairs)
         pairtable_free(&self.table)
 
     cdef int add(self, id_t left, id_t right, count_t count, uint32_t n_occurrences) except -1 nogil:
         """Adds a pair that is not there yet in the next slot, with room for its occurrences, none of them written."""
         cdef Pair *pair
-        cdef Pair *larger
         if self.n_pairs == self.capacity:
-            larger = <Pair *> realloc(self.pairs, 2 * <size_t> self.capacity * sizeof(Pair))
-            if larger == NULL:
-                with gil:
-                    raise MemoryError(f"no memory for {2 * self.capacity:,} pairs")
-            self.pairs = larger
+            self.pairs = <Pair *> retake(self.memory, self.pairs, 2 * <uint64_t> self.capacity * sizeof(Pair))
             self.capacity *= 2
         pair = &self.pairs[self.n_pairs]
         pair.left = left
@@ -225,16 +223,13 @@ cdef class PairIndex:
         pair.count = count
         pair.n_occurrences = 0
         pair.cursor = 0
-        pair.occurrences = <uint32_t *> malloc(<size_t> n_occurrences * sizeof(uint32_t))
-        if pair.occurrences == NULL:
-            with gil:
-                raise MemoryError(f"no memory for {n_occurrences:,} occurrences of a pair")
+        pair.occurrences = <uint32_t *> take(self.memory, <uint64_t> n_occurrences * sizeof(uint32_t))
         self.n_pairs += 1
         pairtable_insert(&self.table, pair_key(left, right), self.n_pairs - 1)
         return 0
 
     cdef void release_occurrences(self, uint32_t slot) noexcept nogil:
-        free(self.pairs[slot].occurrences)
+        give(self.memory, self.pairs[slot].occurrences)
         self.pairs[slot].occurrences = NULL
         self.pairs[slot].n_occurrences = 0
 
@@ -260,24 +255,24 @@ cdef class PairSurvey:
 
     def __cinit__(self, Arena arena, id_t n_ids):
         self.arena = arena
+        self.memory = arena.memory
         self.of_bytes = n_ids == 256
         self.n_sums = 0
         self.capacity = 1 << 16
         self.at = 0
         self.slots = NULL
         self.table.entries = NULL
-        self.sums = <PairSum *> malloc(self.capacity * sizeof(PairSum))
-        if self.sums == NULL:
-            raise MemoryError
+        self.sums = NULL
+        self.sums = <PairSum *> take(self.memory, self.capacity * sizeof(PairSum))
         if self.of_bytes:
             while self.n_sums < 1 << 16:
                 self._clear_sum(pair_key(self.n_sums >> 8, self.n_sums & 255))
         else:
-            pairtable_init(&self.table, self.capacity)
+            pairtable_init_in(self.memory, &self.table, self.capacity)
 
     def __dealloc__(self):
-        free(self.sums)
-        free(self.slots)
+        give(self.memory, self.sums)
+        give(self.memory, self.slots)
         pairtable_free(&self.table)
 
     cdef void _clear_sum(self, pair_key_t key) noexcept nogil:
@@ -288,13 +283,8 @@ cdef class PairSurvey:
         self.n_sums += 1
 
     cdef int _new_sum(self, pair_key_t key) except -1 nogil:
-        cdef PairSum *larger
         if self.n_sums == self.capacity:
-            larger = <PairSum *> realloc(self.sums, 2 * <size_t> self.capacity * sizeof(PairSum))
-            if larger == NULL:
-                with gil:
-                    raise MemoryError(f"no memory to count {2 * self.capacity:,} pairs")
-            self.sums = larger
+            self.sums = <PairSum *> retake(self.memory, self.sums, 2 * <uint64_t> self.capacity * sizeof(PairSum))
             self.capacity *= 2
         self._clear_sum(key)
         pairtable_insert(&self.table, key, self.n_sums - 1)
@@ -345,11 +335,16 @@ cdef class PairSurvey:
     cdef int watch(self, PairIndex index, count_t threshold) except -1 nogil:
         """Adds the pairs that reach the threshold to the index, and forgets all sums."""
         cdef uint32_t i
+        cdef uint64_t n_occurrences = 0
+        for i in range(self.n_sums):
+            if self.sums[i].count >= threshold:
+                n_occurrences += self.sums[i].n_occurrences
+        if n_occurrences >= FORESEEN and self.memory.owner == NULL:
+            with gil:
+                need = f"{{needed}} for {n_occurrences:,} occurrences of pairs, besides {self.arena.n_cells:,} cells"
+                require(n_occurrences * sizeof(uint32_t), f"training needs {need}", WAYS_OUT)
         if self.of_bytes:
-            self.slots = <uint32_t *> malloc(sizeof(uint32_t) << 16)
-            if self.slots == NULL:
-                with gil:
-                    raise MemoryError
+            self.slots = <uint32_t *> take(self.memory, sizeof(uint32_t) << 16)
             memset(self.slots, 0xFF, sizeof(uint32_t) << 16)
         for i in range(self.n_sums):
             if self.sums[i].count >= threshold:
@@ -357,7 +352,7 @@ cdef class PairSurvey:
                           self.sums[i].n_occurrences)
                 if self.of_bytes:
                     self.slots[i] = index.n_pairs - 1
-        free(self.sums)
+        give(self.memory, self.sums)
         self.sums = NULL
         pairtable_free(&self.table)
         return 0

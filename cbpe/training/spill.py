@@ -19,9 +19,6 @@ any order before it is merged, in order of places afterwards. A piece, all integ
     u64[n]      places
     u32[n]      lengths
     u8[...]     the chunks end to end
-
-Scratch files have no name (on Windows: are deleted by the system when they are closed), so that nothing is left of
-them however the process ends.
 """
 
 from __future__ import annotations
@@ -29,15 +26,14 @@ from __future__ import annotations
 import itertools
 import os
 import struct
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cbpe.errors import ChunkStoreError, CorpusTooLargeError
+from cbpe.files import StrPath, naming, scratch_file
 from cbpe.memory import require, show_size
 from cbpe.training.chunks import ChunkCounter, copy_chunks, hash_id, in_order_of_places
 
@@ -45,8 +41,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cbpe.training.store import ChunkStore
-
-StrPath: TypeAlias = "str | os.PathLike[str]"
 
 MAGIC = b"CBPEpart"
 VERSION = 1
@@ -141,25 +135,7 @@ def pieces_of(files: Iterable[IO[bytes]], part: int, bits: int) -> Iterator[Piec
             yield found[0]
 
 
-# ---- scratch files
-
-
-@contextmanager
-def naming(scratch_dir: StrPath | None) -> Iterator[None]:
-    """Has an OSError without a file name (a full disk) name the folder."""
-    try:
-        yield
-    except OSError as fault:
-        if fault.filename is not None or fault.errno is None:
-            raise
-        folder = os.fspath(scratch_dir or tempfile.gettempdir())
-        reason = f"{fault.strerror} (scratch files; scratch_dir= names another place)"
-        raise type(fault)(fault.errno, reason, folder) from None
-
-
-def scratch_file(scratch_dir: StrPath | None) -> IO[bytes]:
-    """A new file without a name, in a folder; None: the system's for temporary files. Raises OSError."""
-    return tempfile.TemporaryFile(dir=scratch_dir, prefix="cbpe-")
+# ---- spilling
 
 
 class Unwanted(Exception):

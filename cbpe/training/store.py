@@ -33,7 +33,7 @@ import numpy as np
 from tqdm import tqdm
 
 from cbpe.errors import ChunkStoreError
-from cbpe.files import atomic_write
+from cbpe.files import atomic_write, naming, scratch_file
 from cbpe.inputs import StrPath, find_sources
 from cbpe.inputs.documents import Faults
 from cbpe.inputs.sources import OFFSET_BITS, check_field
@@ -49,9 +49,7 @@ from cbpe.training.spill import (
     Size,
     Spill,
     merged,
-    naming,
     pieces_of,
-    scratch_file,
     sum_bytes,
     write_in_order,
 )
