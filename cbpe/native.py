@@ -91,6 +91,8 @@ class NativeTokenizer(Tokenizer):
         progress: bool | None = None,
         checkpoint: StrPath | None = None,
         checkpoint_seconds: float = 60.0,
+        memory_limit: int | str | None = None,
+        scratch_dir: StrPath | None = None,
     ) -> None:
         """Learns vocab_size - 256 merges from a text, in place of those there are, exactly as minbpe does.
 
@@ -108,6 +110,11 @@ class NativeTokenizer(Tokenizer):
             checkpoint: a file prefix. checkpoint.model is written every checkpoint_seconds while merges are learned,
                 and at the end, also if that is an error or Ctrl-C. It holds the merges so far, the pattern, and special
                 tokens that have their ids already. extend says how to go on from there.
+            memory_limit: bytes, or a text such as "2GB", "512MB", "1.5GiB": counting uses about so much memory at most,
+                and merging, if it needs more, works in scratch files, whose pages the system takes out of memory when
+                it is short. The merges are the same. What the caller holds (the text) comes on top.
+            scratch_dir: where scratch files are, which have no name and never stay; None: the system's folder for
+                temporary files.
 
         What was counted and how far each merge compressed it is kept: see compression_curve and advise. A call that
         fails or is interrupted leaves the tokenizer as it was. Raises TypeError, VocabSizeError,
@@ -125,6 +132,8 @@ class NativeTokenizer(Tokenizer):
             progress=progress,
             checkpoint=checkpoint,
             checkpoint_seconds=checkpoint_seconds,
+            memory_limit=memory_limit,
+            scratch_dir=scratch_dir,
         )
 
     def train_from_files(
@@ -142,6 +151,8 @@ class NativeTokenizer(Tokenizer):
         progress: bool | None = None,
         checkpoint: StrPath | None = None,
         checkpoint_seconds: float = 60.0,
+        memory_limit: int | str | None = None,
+        scratch_dir: StrPath | None = None,
     ) -> None:
         """Learns merges from files; a file of text is a text of its own, and so is each line or row; see train.
 
@@ -168,6 +179,8 @@ class NativeTokenizer(Tokenizer):
             progress=progress,
             checkpoint=checkpoint,
             checkpoint_seconds=checkpoint_seconds,
+            memory_limit=memory_limit,
+            scratch_dir=scratch_dir,
         )
 
     def train_from_iterator(
@@ -184,6 +197,8 @@ class NativeTokenizer(Tokenizer):
         progress: bool | None = None,
         checkpoint: StrPath | None = None,
         checkpoint_seconds: float = 60.0,
+        memory_limit: int | str | None = None,
+        scratch_dir: StrPath | None = None,
     ) -> None:
         """Learns merges from an iterable of str, each of which is a text of its own; see train.
 
@@ -201,6 +216,8 @@ class NativeTokenizer(Tokenizer):
             progress=progress,
             checkpoint=checkpoint,
             checkpoint_seconds=checkpoint_seconds,
+            memory_limit=memory_limit,
+            scratch_dir=scratch_dir,
         )
 
     def train_from_chunks(
@@ -217,6 +234,8 @@ class NativeTokenizer(Tokenizer):
         progress: bool | None = None,
         checkpoint: StrPath | None = None,
         checkpoint_seconds: float = 60.0,
+        memory_limit: int | str | None = None,
+        scratch_dir: StrPath | None = None,
     ) -> None:
         """Learns merges from a store of counted chunks, which can be used again; see train.
 
@@ -237,6 +256,8 @@ class NativeTokenizer(Tokenizer):
             progress=progress,
             checkpoint=checkpoint,
             checkpoint_seconds=checkpoint_seconds,
+            memory_limit=memory_limit,
+            scratch_dir=scratch_dir,
             keep_store=True,
         )
 
@@ -250,10 +271,13 @@ class NativeTokenizer(Tokenizer):
         min_count: int = 1,
         num_threads: int | None = None,
         errors: str = "strict",
+        text_field: str = "text",
         verbose: bool = False,
         progress: bool | None = None,
         checkpoint: StrPath | None = None,
         checkpoint_seconds: float = 60.0,
+        memory_limit: int | str | None = None,
+        scratch_dir: StrPath | None = None,
     ) -> None:
         """Learns more merges, on the same corpus or another, behind those there are, which keep their ids.
 
@@ -265,7 +289,7 @@ class NativeTokenizer(Tokenizer):
             tokenizer.extend(store, vocab_size)     # and the other arguments that it had
 
         Args:
-            source: a store, or the paths of files, each of which is a text of its own.
+            source: a store, or the paths of files, as train_from_files takes them.
             vocab_size: the number of ids afterwards, special tokens not counted; not less than there are. With as many
                 as there are, nothing is learned, but statistics are then of this corpus.
             special_tokens: None: keep those that are registered; they must not have ids that new merges need. A list or
@@ -287,7 +311,7 @@ class NativeTokenizer(Tokenizer):
             paths = source
 
             def count(**how: Any) -> ChunkStore:
-                return ChunkStore.from_files(paths, errors=errors, **how)
+                return ChunkStore.from_files(paths, errors=errors, text_field=text_field, **how)
 
         self._train(
             vocab_size,
@@ -300,6 +324,8 @@ class NativeTokenizer(Tokenizer):
             progress=progress,
             checkpoint=checkpoint,
             checkpoint_seconds=checkpoint_seconds,
+            memory_limit=memory_limit,
+            scratch_dir=scratch_dir,
             keep_store=isinstance(source, ChunkStore),
             keep_merges=True,
         )
@@ -316,14 +342,16 @@ class NativeTokenizer(Tokenizer):
         progress: bool | None,
         checkpoint: StrPath | None,
         checkpoint_seconds: float,
+        memory_limit: int | str | None,
+        scratch_dir: StrPath | None,
         min_count: int = 1,
         keep_store: bool = False,
         keep_merges: bool = False,
     ) -> None:
         """Every way to train: checks, counts, learns, and replaces the model when nothing can fail any more.
 
-        count: makes the store; takes pattern, special_tokens, num_threads and progress. keep_merges: begin with those
-        there are.
+        count: makes the store; takes pattern, special_tokens, num_threads, progress, memory_limit and scratch_dir.
+        keep_merges: begin with those there are.
         """
         vocab_size = _as_int(vocab_size, "vocab_size")
         if vocab_size < 256:
@@ -340,7 +368,12 @@ class NativeTokenizer(Tokenizer):
             _check_room(len(known.pairs), vocab_size, fixed)
         saving = None if checkpoint is None else self._checkpoint(model, fixed, checkpoint, checkpoint_seconds)
         store = count(
-            pattern=_pattern_of(self._splitter(model)), special_tokens=words, num_threads=num_threads, progress=progress
+            pattern=_pattern_of(self._splitter(model)),
+            special_tokens=words,
+            num_threads=num_threads,
+            progress=progress,
+            memory_limit=memory_limit,
+            scratch_dir=scratch_dir,
         )
         if min_count > 1:
             store, whole = store.pruned(min_count), store
@@ -356,6 +389,8 @@ class NativeTokenizer(Tokenizer):
             known=known,
             verbose=verbose,
             progress=progress,
+            memory_limit=memory_limit,
+            scratch_dir=scratch_dir,
             close_store=not keep_store,
             checkpoint=saving,
         )

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from cbpe.files import StrPath
+from cbpe.memory import parse_size
 from cbpe.threads import heeding_ctrl_c
 from cbpe.training.merges import learn
 from cbpe.training.store import ChunkStore
+from cbpe.workspace import Workspace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,6 +49,8 @@ def learn_merges(
     progress: bool | None = None,
     close_store: bool = False,
     checkpoint: Checkpoint | None = None,
+    memory_limit: int | str | None = None,
+    scratch_dir: StrPath | None = None,
 ) -> Learned:
     """The merges that minbpe would learn: pairs uint32[k, 2], counts int64[k], removed int64[k].
 
@@ -53,11 +58,16 @@ def learn_merges(
     are the first of num_merges. verbose prints a line for every merge that is learned, as minbpe does. progress: None
     shows a bar on a terminal only. close_store lets go of the store as soon as it is not needed, which on large corpora
     spares memory. checkpoint: is given the merges so far now and then and at the end, also if that is an interruption.
-    Raises CorpusTooLargeError, MemoryError, KeyboardInterrupt.
+    memory_limit: as in from_files of ChunkStore; where more is foreseen, all working arrays lie in mapped scratch files
+    in scratch_dir. Raises CorpusTooLargeError, MemoryError, OSError, KeyboardInterrupt.
     """
     known = Known() if known is None else known
     data = store.data if known.byte_ids is None else np.frombuffer(known.byte_ids, np.uint8)[store.data]
-    steps = learn(store.counts, store.offsets, data, num_merges, min_frequency, known=known.pairs)
+    limit = parse_size(memory_limit)
+    workspace = Workspace(limit is not None and _foreseen(store) > limit, scratch_dir)
+    steps = learn(
+        store.counts, store.offsets, data, num_merges, min_frequency, known=known.pairs, workspace=workspace
+    )
     del data
     heeding_ctrl_c(next, steps)
     if close_store:
@@ -121,3 +131,10 @@ class _Lines:
                     f"merge {self._made}/{self._num_merges}: {(left, right)} -> {idx} ({vocab[idx]!r}) had {count} "
                     "occurrences"
                 )
+
+
+def _foreseen(store: ChunkStore) -> int:
+    """Bytes of memory that training on a store takes at most, the store not counted: a cell is 4, and occurrences and
+    what is made of them twice as much.
+    """
+    return 12 * (len(store.data) + len(store)) + (8 << 20)
