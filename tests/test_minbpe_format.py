@@ -43,7 +43,7 @@ def test_save_writes_both_files_to_the_byte(tmp_path):
     assert lines[97] == "[a] 97"
     assert lines[255] == "[\ufffd] 255"
     assert lines[256:] == ["[a][a] -> [aa] 256", "[aa][b] -> [aab] 257", ""]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.model", "m.vocab"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.model", "m.stats.json", "m.vocab"]
 
 
 def test_the_vocab_file_holds_special_tokens_after_load_and_not_after_registering(tmp_path):
@@ -255,7 +255,7 @@ def test_a_vocab_file_that_cannot_be_written_leaves_the_old_model(tmp_path):
     with pytest.raises(OSError, match=r"m\.vocab"):
         tokenizer.save(tmp_path / "m")
     assert (tmp_path / "m.model").read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.model", "m.vocab"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.model", "m.stats.json", "m.vocab"]
 
 
 def test_a_missing_folder_is_named(tmp_path):
