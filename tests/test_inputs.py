@@ -36,6 +36,7 @@ from cbpe import (
 )
 from cbpe.encoding import files
 from cbpe.inputs import documents, find_sources, sources, streams
+from cbpe.inputs.lines import texts_of_lines
 from cbpe.patterns import NAMED_PATTERNS
 from cbpe.training import corpus
 
@@ -441,12 +442,9 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("with_orjson", [True, False])
 @pytest.mark.parametrize(("line", "reason"), LINES, ids=[str(i) for i in range(len(LINES))])
 @pytest.mark.usefixtures("small_parts")
-def test_a_line_that_holds_no_text(tmp_path, monkeypatch, line, reason, with_orjson):
-    if not with_orjson:
-        monkeypatch.setitem(sys.modules, "orjson", None)
+def test_a_line_that_holds_no_text(tmp_path, line, reason):
     texts = ["good " * i for i in range(1, 30)]
     lines = [json.dumps({"text": text}).encode() for text in texts]
     lines[20:20] = [line]
@@ -472,10 +470,7 @@ def test_a_line_that_holds_no_text(tmp_path, monkeypatch, line, reason, with_orj
     assert index_of(tmp_path / "o.bin")["skipped"] == 2
 
 
-@pytest.mark.parametrize("with_orjson", [True, False])
-def test_what_json_takes_is_taken(tmp_path, monkeypatch, with_orjson):
-    if not with_orjson:
-        monkeypatch.setitem(sys.modules, "orjson", None)
+def test_what_json_takes_is_taken(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(
         b'\xef\xbb\xbf{"text": "a", "b": NaN}\r\n\r\n \t \n{"text": "x", "text": "b"}\n'
@@ -483,6 +478,62 @@ def test_what_json_takes_is_taken(tmp_path, monkeypatch, with_orjson):
         b' { "b" : [ { "text" : "no" } , -1.5e+3 , true , false , null , "" ] , "t\\u0065xt" : "\\ud83d\\ude00\\n" } '
     )
     assert [chunk for chunk, _ in ChunkStore.from_files(path, None)] == [b"a", b"b", b"c", "😀\n".encode()]
+
+
+def plain_or_not(line: bytes) -> bytes | None:
+    """The text of a line as the native reader has it; None if it leaves the line to json."""
+    data, begins, ends, starts, others = texts_of_lines(line, b"text")
+    assert len(begins) + len(others) == (1 if line.strip(b" \t\r") else 0)
+    assert not len(starts) or starts[0] == 0
+    return data[begins[0] : ends[0]].tobytes() if len(begins) else None
+
+
+def by_json(line: bytes) -> bytes | None:
+    try:
+        return documents.text_of_line(line, "text", mend=False)
+    except ValueError:
+        return None
+
+
+JSON_PIECES = [
+    *(bytes([byte]) for byte in b'{}[],:"\\01-+.eEta \t\0\x1f\x7f\xff'), b"true", b"false", b"null", b"NaN", b"-0.5e+3", b"01",
+    b'"text"', b'"text":', b'"text": "a"', b'"b": 1', b'{"text": "', b'"}', "é漢😀".encode(), b"x" * 9, b"\\n",
+    b"\\u00e9", b"\\ud83d\\ude00", b"\\ud800", b"\\u12", b"\\/", b'"\\u0074ext"',
+]
+
+
+@given(st.lists(st.sampled_from(JSON_PIECES), max_size=12).map(b"".join))
+def test_the_native_reader_never_takes_what_json_refuses(middle):
+    for line in (middle, b'{"text": "%s"}' % middle, b'{"text": "a", %s}' % middle, b'{"a": %s, "text": "b"}' % middle):
+        text = plain_or_not(line)
+        assert text is None or text == by_json(line)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.text(alphabet="atex", max_size=4), json_values, max_size=4), st.text(), st.booleans())
+def test_the_native_reader_takes_what_json_writes(members, text, is_ascii):
+    line = json.dumps({**members, "text": text, "z": 1}, ensure_ascii=is_ascii).encode()
+    assert plain_or_not(line) == text.encode()
+
+
+def test_the_native_reader_sees_every_length_and_every_cut():
+    line = '{"text": "abc\\u00e9\\ud83d\\ude00漢字defghijklmnop\\n", "b": [-1.5e+10, {"c": null}, true]}'.encode()
+    for begin in range(len(line)):
+        for end in (*range(begin, len(line), 3), len(line)):
+            text = plain_or_not(line[begin:end])
+            assert text == (by_json(line) if (begin, end) == (0, len(line)) else None)
+    for length in range(70):
+        for other in (b"", b"\\t", b"\\ud83d\\ude00"):
+            line = b'{"text": "' + b"a" * length + other + b"b" * (length % 9) + b'"}'
+            assert plain_or_not(line) == by_json(line) is not None
+    assert plain_or_not(b'{"text": "a", "b": ' + b"[" * 100 + b"]" * 100 + b"}") == b"a"
+    assert plain_or_not(b'{"text": "a", "b": ' + b"[" * 300 + b"]" * 300 + b"}") is None
 
 
 def test_replacing_what_is_no_unicode(tmp_path):

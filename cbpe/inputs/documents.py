@@ -4,9 +4,9 @@ In: sources whose lines or rows are documents, each of which is a text of its ow
 with the place of each, as ChunkCounter.count_texts wants them.
 
 Blocks are taken one after another by whoever needs one, and made into texts by that thread while others take more. A
-block of JSONL is a stretch of whole lines; orjson parses them, line by line, and whatever it does not like is left to
-the json module, so that the result is the same without orjson. A block of Parquet is a batch of rows as Arrow has it:
-its strings lie end to end already, and no Python object is made of any.
+block of JSONL is a stretch of whole lines: lines.pyx takes the texts out of those that are plain, and the json module
+has the last word on the others. A block of Parquet is a batch of rows as Arrow has it: its strings lie end to end
+already. Of neither is a Python object made for a text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from cbpe.errors import CorpusFormatError, CorpusTooLargeError
 from cbpe.inputs.extra import needed
+from cbpe.inputs.lines import texts_of_lines
 from cbpe.inputs.sources import OFFSET_BITS, Source
 from cbpe.inputs.streams import open_parquet, parquet_faults, read_fully
 
@@ -116,29 +117,20 @@ class LineBlock:
 
     def texts(self, faults: Faults) -> Texts:
         """The texts of the lines that hold anything. Raises CorpusFormatError unless faults has it skipped."""
-        lines = self.data.split(b"\n")
-        if not lines[-1]:
-            lines.pop()
-        lengths = np.fromiter(map(len, lines), np.uint64, len(lines)) + np.uint64(1)
-        places = np.uint64(self.place) + np.cumsum(lengths, dtype=np.uint64) - lengths
-        loads, field = _loads(), self.field
-        try:
-            texts = [loads(line)[field].encode() for line in lines]
-        except Exception:       # whatever it is: now each line is looked at alone
-            found = [self._text(line, i, places[i], faults) for i, line in enumerate(lines)]
-            texts = [text for text in found if text is not None]
-            places = places[[text is not None for text in found]]
-        return Texts.joined(texts, places)
-
-    def _text(self, line: bytes, i: int, place: Any, faults: Faults) -> bytes | None:
-        """The text of a line; None if it is empty or left out."""
-        if not line.strip():
-            return None
-        try:
-            return text_of_line(line, self.field, mend=faults.mends)
-        except ValueError as reason:
-            faults.leave_out(int(place), CorpusFormatError(self.name, str(reason), line=self.line + i))
-            return None
+        data, begins, ends, starts, others = texts_of_lines(self.data, self.field.encode())
+        places = starts + np.uint64(self.place)
+        plain = Texts(data, begins, ends, places)
+        if not len(others):
+            return plain
+        found = dict(zip(places.tolist(), plain.as_list(), strict=True))
+        for i, begin, end in others.tolist():
+            try:
+                line = self.data[begin:end]
+                if line.strip():
+                    found[self.place + begin] = text_of_line(line, self.field, mend=faults.mends)
+            except ValueError as reason:
+                faults.leave_out(self.place + begin, CorpusFormatError(self.name, str(reason), line=self.line + i))
+        return Texts.joined([found[place] for place in sorted(found)], np.array(sorted(found), np.uint64))
 
 
 def text_of_line(line: bytes, field: str, mend: bool) -> bytes:
@@ -169,15 +161,6 @@ def text_of_line(line: bytes, field: str, mend: bool) -> bytes:
         if not mend:
             raise ValueError(f"field {field!r} holds half of a surrogate pair") from None
         return content.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-
-
-def _loads() -> Callable[[bytes], Any]:
-    """The parser of lines that are in order."""
-    try:
-        import orjson
-    except ImportError:
-        return lambda line: json.loads(line.decode(), parse_int=float)
-    return orjson.loads
 
 
 def line_blocks(number: int, source: Source, stream: Any, field: str, start: int = 0) -> Iterator[LineBlock]:

@@ -38,6 +38,7 @@ cdef extern from "platform.h" nogil:
 cdef enum:
     BATCH = 64                  # chunks whose slots are fetched together
     BLOCK = 131072              # bytes split at once: text, ends and tables stay in the second-level cache
+    TOGETHER = 16384            # bytes of short texts whose chunks are counted together
     MAX_TEXT = 0xFFFFFF00       # chunk ends are 32 bits wide
     FORESEEN = 4194304          # slots of a table that is worth a look at what memory there is
     LEAST_BITS = 10             # of the smallest table's number of slots
@@ -228,48 +229,103 @@ cdef class ChunkCounter:
                     const uint64_t[::1] places):
         """Splits and counts many texts, each of which ends where it ends: text[begins[i]:ends[i]], seen at places[i].
 
-        The pattern is native, or None, by which each text is one chunk. Raises ValueError for a text that is not UTF-8.
+        The pattern is native, or None, by which each text is one chunk. Raises ValueError for a text that is not UTF-8,
+        CorpusTooLargeError.
         """
-        cdef uint64_t size = text.shape[0], i, n
-        cdef const uint8_t *start
-        cdef uint8_t *padded = NULL
-        cdef bint is_whole = self.splitter.kind == "whole"
-        cdef int64_t done = 0
-        if self.splitter.native == NULL and not is_whole:
+        cdef uint64_t size = text.shape[0], n_texts = begins.shape[0], i
+        if self.splitter.native == NULL and self.splitter.kind != "whole":
             raise ValueError("this pattern is not native")
-        try:
+        if ends.shape[0] != begins.shape[0] or places.shape[0] != begins.shape[0]:
+            raise ValueError("begins, ends and places are of different lengths")
+        for i in range(n_texts):
+            if begins[i] > ends[i] or ends[i] > size:
+                raise ValueError(f"text {i} lies outside of the buffer")
+            if ends[i] - begins[i] > MAX_TEXT:
+                raise CorpusTooLargeError(
+                    f"a text of {ends[i] - begins[i]:,} bytes: at most {MAX_TEXT:,} can be numbered"
+                )
+        if n_texts:
             with nogil:
+                self._count_texts(&text[0], size, &begins[0], &ends[0], &places[0], n_texts)
+
+    cdef int _count_texts(self, const uint8_t *text, uint64_t size, const uint64_t *begins, const uint64_t *ends,
+                          const uint64_t *places, uint64_t n_texts) except -1 nogil:
+        """count_texts. Short texts that lie end to end are split one by one, and their chunks counted together: those
+        of a single line are too few to hide the waiting for their slots (see BATCH).
+        """
+        cdef uint64_t i, n, n_chunks = 0, start = 0, place = 0, end = 0     # of the short texts that wait
+        cdef uint32_t *origin = <uint32_t *> malloc(TOGETHER * sizeof(uint32_t))
+        cdef bint is_short
+        try:
+            if origin == NULL:
+                with gil:
+                    raise MemoryError(f"no memory for {TOGETHER * sizeof(uint32_t):,} bytes")
+            for i in range(n_texts):
+                n = ends[i] - begins[i]
+                is_short = self.splitter.native != NULL and n <= TOGETHER and ends[i] + PAD <= size
+                if n_chunks and not (is_short and begins[i] == end and ends[i] - start <= TOGETHER
+                                     and place <= places[i] < place + MAX_TEXT - TOGETHER):
+                    self._add(text + start, self.ends, n_chunks, place, origin)
+                    n_chunks = 0
+                if not is_short:
+                    self._count_text(text + begins[i], n, size - begins[i], places[i])
+                elif n:
+                    if n_chunks == 0:
+                        self._reserve_ends(2 * TOGETHER + PAD)
+                        start, place = begins[i], places[i]
+                    n_chunks = self._split_short(text, begins[i], n, start, n_chunks, origin, places[i] - place)
+                    end = ends[i]
+            if n_chunks:
+                self._add(text + start, self.ends, n_chunks, place, origin)
+        finally:
+            free(origin)
+        return 0
+
+    cdef uint64_t _split_short(self, const uint8_t *text, uint64_t begin, uint64_t n, uint64_t start, uint64_t n_chunks,
+                               uint32_t *origin, uint64_t shift) except? 0 nogil:
+        """Splits text[begin:begin + n] and appends its chunks to the n_chunks that there are; returns their number.
+
+        Ends count from start on. origin: gets for the first byte of each chunk its offset in the text plus shift.
+        """
+        cdef uint32_t *ends = self.ends + n_chunks
+        cdef int64_t found = self.splitter.native(text + begin, n, ends), i
+        cdef uint32_t before = <uint32_t> (begin - start), at = 0
+        if found < 0:
+            with gil:
+                raise ValueError(f"a text is not UTF-8: its byte at {-1 - found:,} is wrong")
+        for i in range(found):
+            origin[before + at] = <uint32_t> (shift + at)
+            at = ends[i]
+            ends[i] = before + at
+        return n_chunks + <uint64_t> found
+
+    cdef int _count_text(self, const uint8_t *text, uint64_t n, uint64_t readable, uint64_t place) except -1 nogil:
+        """Splits and counts a whole text; behind it not all of PAD may be readable."""
+        cdef uint8_t *padded = NULL
+        cdef int64_t done
+        if n == 0:
+            return 0
+        try:
+            if n + PAD > readable:
+                padded = <uint8_t *> malloc(n + PAD)
+                if padded == NULL:
+                    with gil:
+                        raise MemoryError(f"no memory for a text of {n:,} bytes")
+                memcpy(padded, text, n)
+                memset(padded + n, 0, PAD)
+                text = padded
+            if self.splitter.native == NULL:
                 self._reserve_ends(1)
-                for i in range(<uint64_t> begins.shape[0]):
-                    if ends[i] > size or begins[i] > ends[i]:
-                        with gil:
-                            raise ValueError("a text lies outside of the buffer")
-                    n = ends[i] - begins[i]
-                    if n == 0:
-                        continue
-                    if n > MAX_TEXT:
-                        with gil:
-                            raise CorpusTooLargeError(f"a text of {n:,} bytes: at most {MAX_TEXT:,} can be numbered")
-                    start = &text[begins[i]]
-                    if ends[i] + PAD > size:        # one of the last: the splitter must not read beyond the buffer
-                        free(padded)
-                        padded = <uint8_t *> malloc(n + PAD)
-                        if padded == NULL:
-                            with gil:
-                                raise MemoryError(f"no memory for a text of {n:,} bytes")
-                        memcpy(padded, start, n)
-                        memset(padded + n, 0, PAD)
-                        start = padded
-                    if is_whole:
-                        self.ends[0] = <uint32_t> n
-                        self._add(start, self.ends, 1, places[i], NULL)
-                        continue
-                    done = self._count_native(start, n, n, True, places[i], NULL)
-                    if done < 0:
-                        with gil:
-                            raise ValueError(f"text {i}: the byte at {-2 - done} is not UTF-8")
+                self.ends[0] = <uint32_t> n
+                self._add(text, self.ends, 1, place, NULL)
+                return 0
+            done = self._count_native(text, n, n, True, place, NULL)
+            if done < 0:
+                with gil:
+                    raise ValueError(f"a text is not UTF-8: its byte at {-2 - done:,} is wrong")
         finally:
             free(padded)
+        return 0
 
     cdef int64_t _count_native(self, const uint8_t *text, uint64_t size, uint64_t limit, bint is_last, uint64_t place,
                                const uint32_t *origin) except -1 nogil:
