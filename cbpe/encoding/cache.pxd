@@ -1,5 +1,6 @@
 """A bounded memory of chunks and their ids: the words that the pipeline inlines. See cache.pyx for what it is."""
 
+cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
@@ -42,6 +43,7 @@ cdef inline uint64_t first_line(const Cache *cache, uint64_t hash) noexcept nogi
     return hash >> cache.shift
 
 
+@cython.overflowcheck(False)        # hashes wrap around
 cdef inline uint64_t second_line(const Cache *cache, uint64_t hash) noexcept nogil:
     """The line of another hash, made of this one's low half as well."""
     return (((hash << 32) | (hash >> 32)) * <uint64_t> 0xD6E8FEB86659FD93) >> cache.shift

@@ -25,8 +25,8 @@ cdef extern from "platform.h" nogil:
 cdef enum:
     FIRST_BITS = 8              # log2 of the lines there are at first
     GROWTH_BITS = 2             # log2 of the factor by which lines and ring grow
-    FIRST_RING = 1 << 14
-    LEAST_RING = 1 << 12        # above all that a record may have: KEPT bytes and as many ids
+    FIRST_RING = 16384
+    LEAST_RING = 4096           # above all that a record may have: KEPT bytes and as many ids
 
 
 cdef inline size_t table_size(int bits) noexcept nogil:

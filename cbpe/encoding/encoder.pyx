@@ -87,15 +87,15 @@ cdef extern from "platform.h" nogil:
 
 cdef enum:
     BATCH = 128                 # chunks that are looked up together
-    BLOCK = 1 << 16             # bytes of text split at a time: text, ends and ids stay in the second-level cache
+    BLOCK = 65536               # bytes of text split at a time: text, ends and ids stay in the second-level cache
     LOOK = 64                   # bytes behind a cut that the splitter is shown
     MAX_BLOCK = 0x7FFFFFFF      # bytes of a chunk that can be encoded
     SLACK = 8                   # ids of room beyond those that are written
-    SMALL = 1 << 16             # ids that are copied into an array; more of them become the array
+    SMALL = 65536               # ids that are copied into an array; more of them become the array
     GATHERED = 1024             # texts that are laid into a block together, at most
-    HELD = 1 << 20              # bytes of a buffer that a worker keeps for the next call
+    HELD = 1048576              # bytes of a buffer that a worker keeps for the next call
     AHEAD = 16                  # ints that are fetched before they are used
-    PIECE = 1 << 18             # bytes of text that are worth another thread
+    PIECE = 262144              # bytes of text that are worth another thread
 
 cdef size_t ALL = ~<size_t> 0    # of a text: up to its end
 CACHE_BYTES = 48 << 20          # of a worker, at most
@@ -455,6 +455,7 @@ cdef inline id_t *write_batch(const Batch *batch, uint64_t begin, uint64_t end, 
     return out
 
 
+@cython.overflowcheck(False)        # which takes the difference of two pointers for one of ints
 cdef inline void write_some(const Model *model, Work *work, const Batch *batch, uint64_t begin,
                             uint64_t end) noexcept nogil:
     if model.wide:

@@ -1,5 +1,6 @@
 """From one chunk to ids: the tables of the merges, and the words that the pipeline calls. See merging.pyx."""
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from cbpe.ids cimport NO_ID, id_t
@@ -63,9 +64,14 @@ cdef struct Job:
     uint64_t n_ids              # the answer
 
 
+@cython.overflowcheck(False)        # hashes wrap around
+cdef inline uint64_t hash_of(const Merges *merges, uint64_t pair) noexcept nogil:
+    return pair * merges.multiplier
+
+
 cdef inline uint64_t home_of(const Merges *merges, uint64_t pair) noexcept nogil:
     """Where the entry of left << 20 | right is, if there is one. See pack."""
-    cdef uint64_t hash = pair * merges.multiplier
+    cdef uint64_t hash = hash_of(merges, pair)
     return (hash >> 18 & merges.entry_mask) ^ merges.shifts[hash >> merges.bucket_shift]
 
 

@@ -37,6 +37,7 @@ n bytes, whatever the model. Why this is exact for every model, hand-made ones t
 
 """
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
@@ -128,6 +129,12 @@ cdef void merges_free(Merges *merges) noexcept nogil:
     free(merges.entries)
 
 
+@cython.overflowcheck(False)
+cdef uint64_t another_multiplier(uint64_t multiplier) noexcept:
+    """Odd stays odd."""
+    return multiplier * <uint64_t> 0xD1342543DE82EF95 + 2
+
+
 cdef bint pack(Merges *merges, const uint32_t *pairs, const uint32_t *ids, size_t m) except -1:
     """Makes what merge_packed needs; false if no perfect hash was found in a few trials, which nobody has seen yet.
 
@@ -162,7 +169,7 @@ cdef bint pack(Merges *merges, const uint32_t *pairs, const uint32_t *ids, size_
             found = place_all(merges, keys, m, n_buckets)
             if found:
                 break
-            merges.multiplier = merges.multiplier * <uint64_t> 0xD1342543DE82EF95 + 2      # odd stays odd
+            merges.multiplier = another_multiplier(merges.multiplier)
     finally:
         free(keys)
     return found
@@ -192,7 +199,7 @@ cdef bint place_all(Merges *merges, const uint64_t *keys, size_t m, size_t n_buc
         memset(sizes, 0, sizeof(sizes))
         memset(merges.entries, 0xFF, (merges.entry_mask + 1) * sizeof(uint64_t))
         for i in range(m):
-            starts[bucket_of(merges, (keys[i] >> 20) * merges.multiplier) + 2] += 1
+            starts[bucket_of(merges, hash_of(merges, keys[i] >> 20)) + 2] += 1
         for bucket in range(n_buckets):
             size = starts[bucket + 2]
             if size > 64:
@@ -200,7 +207,7 @@ cdef bint place_all(Merges *merges, const uint64_t *keys, size_t m, size_t n_buc
             sizes[64 - size + 1] += 1
             starts[bucket + 2] += starts[bucket + 1]
         for i in range(m):
-            bucket = bucket_of(merges, (keys[i] >> 20) * merges.multiplier)
+            bucket = bucket_of(merges, hash_of(merges, keys[i] >> 20))
             members[starts[bucket + 1]] = <uint32_t> i
             starts[bucket + 1] += 1
         for i in range(65):
@@ -229,7 +236,7 @@ cdef bint place(Merges *merges, const uint64_t *keys, const uint32_t *members, u
     cdef uint64_t i, j, shift
     cdef uint64_t n_shifts = min(merges.entry_mask + 1, <uint64_t> 1 << 16)
     for i in range(size):
-        homes[i] = unshifted(merges, (keys[members[i]] >> 20) * merges.multiplier)
+        homes[i] = unshifted(merges, hash_of(merges, keys[members[i]] >> 20))
         for j in range(i):
             if homes[i] == homes[j]:
                 return False            # two that no shift takes apart
