@@ -6,6 +6,7 @@ or mapped any more, however the process ends.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import secrets
@@ -56,10 +57,12 @@ def atomic_write(path: str | os.PathLike[str], *, durable: bool = True) -> Itera
 
 @contextmanager
 def naming(scratch_dir: StrPath | None) -> Iterator[None]:
-    """Has an OSError that names no file (the disk is full) name the folder."""
+    """Has an OSError that names no file (the disk is full) name the folder; a map without room is a MemoryError."""
     try:
         yield
     except OSError as fault:
+        if fault.errno == errno.ENOMEM:
+            raise MemoryError("no address space to map a scratch file") from None
         if fault.filename is not None or fault.errno is None:
             raise
         folder = os.fspath(scratch_dir or tempfile.gettempdir())

@@ -27,7 +27,7 @@ cdef class Workspace:
     cdef dict large             # address -> the map of a large block
 
     cdef void *map_large(self, uint64_t n_bytes) except NULL
-    cdef int map_segment(self) except -1
+    cdef int map_segment(self, uint64_t n_bytes) except -1
 
 
 # memory: NULL is the C library's. MemoryError; OSError where a scratch file cannot be had.

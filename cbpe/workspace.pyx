@@ -49,7 +49,9 @@ cdef class Workspace:
         self.large[<uint64_t> &view[0]] = mapped
         return &view[0]
 
-    cdef int map_segment(self) except -1:
+    cdef int map_segment(self, uint64_t n_bytes) except -1:
+        """A new segment, of n_bytes at least; what is left of the last one stays unused."""
+        self.segment = max(self.segment, n_bytes)
         mapped = scratch_map(self.scratch_dir, self.segment)
         cdef uint8_t[::1] view = mapped
         self.segments.append(mapped)
@@ -89,7 +91,7 @@ cdef void *take_mapped(Memory *memory, uint64_t n_bytes) except NULL nogil:
         return header + 1
     if <uint64_t> (memory.end - memory.at) < rounded:
         with gil:
-            (<Workspace> memory.owner).map_segment()
+            (<Workspace> memory.owner).map_segment(rounded)
     header = <Header *> memory.at
     memory.at += rounded
     header.size_class = number

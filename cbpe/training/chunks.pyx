@@ -575,7 +575,7 @@ cdef class ChunkCounter:
         order = np.empty(min(self.n_used, behind - first), np.uint64)
         with nogil:
             i = first
-            while i < behind or self.slots[i & mask].count:
+            while i < behind or (self.slots[i & mask].count and i < first + self.n_slots):
                 slot = self.slots + (i & mask)
                 if slot.count and home_of(hash_slot(slot), self.skip, self.shift) >> part_shift == number:
                     if n == <uint64_t> order.shape[0]:

@@ -11,10 +11,11 @@ No step holds more than one part or a few pieces of each. What is on disk is a p
 any order before it is merged, in order of places afterwards. A piece, all integers little-endian:
 
     8 bytes     b"CBPEpart"
-    u32, u32    version (1), CRC-32 of all that follows
+    u32, u32    version (1), CRC-32 of the arrays
     u64         how chunks are hashed: hash_id() of chunks.pyx
     u32, u32    which part it is of, and of 2**how many
     u64, u64    n, the number of chunks, and the number of their bytes
+    u64         CRC-32 of all before it
     u64[n]      counts
     u64[n]      places
     u32[n]      lengths
@@ -28,6 +29,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,6 +37,7 @@ import numpy as np
 from cbpe.errors import ChunkStoreError, CorpusTooLargeError
 from cbpe.files import StrPath, naming, scratch_file
 from cbpe.memory import require, show_size
+from cbpe.threads import heeding_ctrl_c
 from cbpe.training.chunks import ChunkCounter, copy_chunks, hash_id, in_order_of_places
 
 if TYPE_CHECKING:
@@ -45,7 +48,6 @@ if TYPE_CHECKING:
 MAGIC = b"CBPEpart"
 VERSION = 1
 HEADER = struct.Struct("<8sIIQIIQQ")
-FIRST_CHECKED = 16                  # the checksum is of the header from here on, and of the arrays
 PART_BITS = 10                      # scratch files have 2**10 parts, of which some are merged at a time: 10 at most
 CHUNKS_AT_ONCE = 1 << 18            # of a store that is taken apart
 
@@ -89,11 +91,11 @@ def write_piece(file: IO[bytes], piece: Piece, part: int, bits: int) -> None:
         piece.lengths.astype("<u4", copy=False),
         piece.data,
     ]
-    rest = HEADER.pack(MAGIC, VERSION, 0, hash_id(), part, bits, len(piece.counts), len(piece.data))[FIRST_CHECKED:]
     checksum = 0
-    for section in (rest, *sections):
+    for section in sections:
         checksum = zlib.crc32(section, checksum)
-    file.write(HEADER.pack(MAGIC, VERSION, checksum, hash_id(), part, bits, len(piece.counts), len(piece.data)))
+    header = HEADER.pack(MAGIC, VERSION, checksum, hash_id(), part, bits, len(piece.counts), len(piece.data))
+    file.write(header + zlib.crc32(header).to_bytes(8, "little"))
     for section in sections:
         file.write(section)
 
@@ -103,13 +105,16 @@ def read_piece(file: IO[bytes]) -> tuple[Piece, int, int] | None:
     header = file.read(HEADER.size)
     if not header:
         return None
+    header_checksum = int.from_bytes(file.read(8), "little")
     if len(header) < HEADER.size or header[:8] != MAGIC:
         raise ChunkStoreError(f"not a piece of a chunk store: it does not begin with {MAGIC!r}")
     _, version, checksum, hashed, part, bits, n, n_bytes = HEADER.unpack(header)
     if version != VERSION:
         raise ChunkStoreError(f"a piece of a chunk store of version {version}; this cbpe reads version {VERSION}")
+    if zlib.crc32(header) != header_checksum:
+        raise ChunkStoreError("a damaged piece of a chunk store: the checksum of its header does not match")
     body = file.read(20 * n + n_bytes)
-    if len(body) < 20 * n + n_bytes or zlib.crc32(body, zlib.crc32(header[FIRST_CHECKED:])) != checksum:
+    if len(body) < 20 * n + n_bytes or zlib.crc32(body) != checksum:
         raise ChunkStoreError("a damaged piece of a chunk store: it is too short, or the checksum does not match")
     if hashed != hash_id():
         raise ChunkStoreError("a piece of a chunk store by a cbpe that hashes chunks differently: use one version")
@@ -135,7 +140,42 @@ def pieces_of(files: Iterable[IO[bytes]], part: int, bits: int) -> Iterator[Piec
             yield found[0]
 
 
-# ---- spilling
+# ---- within a limit
+
+
+class Limit:
+    """A memory limit in bytes, how it is shared out, and the scratch files that keep it: close() it at the end.
+
+    Counters get most of it; the rest is for the windows of the threads, the interpreter's own and the allocator's
+    rounding. num_threads is lowered where each would get too little.
+    """
+
+    LEAST = 32_000_000
+    LEAST_PER_THREAD = 16_000_000
+
+    def __init__(self, n_bytes: int, scratch_dir: StrPath | None) -> None:
+        if n_bytes < self.LEAST:
+            raise ValueError(f"memory_limit must be at least {show_size(self.LEAST)}, not {show_size(n_bytes)}")
+        self.n_bytes = n_bytes
+        self.scratch_dir = scratch_dir
+        self._files: list[IO[bytes]] = []
+
+    @property
+    def share(self) -> int:
+        return self.n_bytes * 3 // 4
+
+    def threads(self, wanted: int) -> int:
+        return max(1, min(wanted, self.n_bytes // self.LEAST_PER_THREAD))
+
+    def scratch_file(self) -> IO[bytes]:
+        file = scratch_file(self.scratch_dir)
+        self._files.append(file)
+        return file
+
+    def close(self) -> None:
+        for file in self._files:
+            with suppress(OSError):     # of bytes that could not be written, and are not wanted any more
+                file.close()
 
 
 class Unwanted(Exception):
@@ -149,11 +189,11 @@ class Spill:
     go on.
     """
 
-    def __init__(self, scratch_dir: StrPath | None, wanted: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, limit: Limit, wanted: Callable[[], bool] = lambda: True) -> None:
         self.bits = PART_BITS
         self.n_chunks = np.zeros(1 << self.bits, np.int64)
         self.n_bytes = np.zeros(1 << self.bits, np.int64)
-        self._scratch_dir = scratch_dir
+        self._limit = limit
         self._wanted = wanted
         self._file: IO[bytes] | None = None
         self._starts: list[list[int]] = []      # of each time, where each part begins
@@ -163,9 +203,9 @@ class Spill:
 
     def take(self, counter: ChunkCounter) -> None:
         """Writes all that a counter holds. Raises OSError, Unwanted where nobody needs it any more."""
-        with naming(self._scratch_dir):
+        with naming(self._limit.scratch_dir):
             if self._file is None:
-                self._file = scratch_file(self._scratch_dir)
+                self._file = self._limit.scratch_file()
             self._file.seek(0, os.SEEK_END)
             starts = []
             for part in range(1 << self.bits):
@@ -213,7 +253,7 @@ def merge_pieces(pieces: Iterable[Piece], most: Size, part: int, bits: int, out:
     counter = ChunkCounter(None, bits, most.n)
     for piece in pieces:
         counter.add_counted(piece.counts, piece.places, piece.offsets, piece.data, 0)
-    order = in_order_of_places([counter], len(counter), counter.bits)
+    order = heeding_ctrl_c(in_order_of_places, [counter], len(counter), counter.bits)
     at = 0
     while at < len(order) or at == 0:
         piece = Piece(*counter.take(order, at, max(1, block // 64), block // 2))
@@ -317,34 +357,8 @@ def write_in_order(parts: Iterable[Iterator[Piece]], size: Size, file: IO[bytes]
     file.seek(starts[3])
 
 
-class Limit:
-    """A memory limit in bytes, and how it is shared out.
-
-    Counters get most of it; the rest is for the windows of the threads, the interpreter's own and the allocator's
-    rounding. num_threads is lowered where each would get too little.
-    """
-
-    LEAST = 32_000_000
-    LEAST_PER_THREAD = 16_000_000
-
-    def __init__(self, n_bytes: int, scratch_dir: StrPath | None) -> None:
-        if n_bytes < self.LEAST:
-            raise ValueError(f"memory_limit must be at least {show_size(self.LEAST)}, not {show_size(n_bytes)}")
-        self.n_bytes = n_bytes
-        self.scratch_dir = scratch_dir
-
-    def threads(self, wanted: int) -> int:
-        return max(1, min(wanted, self.n_bytes // self.LEAST_PER_THREAD))
-
-    @property
-    def share(self) -> int:
-        return self.n_bytes * 3 // 4
-
-
 def merged(spills: Sequence[Spill], limit: Limit) -> tuple[list[Iterator[Piece]], Size]:
-    """Merges what spills hold within a limit: the sorted parts, in a scratch file that goes when they do, and their
-    size together.
-    """
+    """Merges what spills hold within a limit: the sorted parts, in a scratch file, and their size together."""
     n_chunks = sum((spill.n_chunks for spill in spills), np.int64(0))
     n_bytes = sum((spill.n_bytes for spill in spills), np.int64(0))
     all_bits = spills[0].bits
@@ -359,7 +373,7 @@ def merged(spills: Sequence[Spill], limit: Limit) -> tuple[list[Iterator[Piece]]
             break
     block = max(1024, limit.share // (8 << bits))
     with naming(limit.scratch_dir):
-        file = scratch_file(limit.scratch_dir)
+        file = limit.scratch_file()
         starts = [0]
         sizes = []
         for i, most in enumerate(groups):
@@ -391,7 +405,7 @@ def write_parts(store: ChunkStore, files: Sequence[IO[bytes]]) -> list[Size]:
     Takes memory for some hundred thousand chunks of the store at a time. Raises ValueError, OSError.
     """
     bits = len(files).bit_length() - 1
-    if len(files) != 1 << bits or bits > 10:
+    if not files or len(files) != 1 << bits or bits > 10:
         raise ValueError(f"the number of parts is a power of two up to 1024, not {len(files)}")
     sizes = [Size(0, 0)] * len(files)
     counter = ChunkCounter(None)

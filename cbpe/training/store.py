@@ -27,6 +27,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -152,9 +153,9 @@ class ChunkStore:
         parts = source_parts(sources, splitter, separators_of(special_tokens or ()), text_field, shard)
         sizes = [source.size for source in sources]
         total = None if None in sizes else sum(size or 0 for size in sizes) // n_shards
-        limit = _limit(memory_limit, scratch_dir)
-        counted = _count(parts, splitter, num_threads, faults, progress, total, limit)
-        store = cls._from_counters(splitter.pattern, [source.name for source in sources], counted, limit)
+        with _limited(memory_limit, scratch_dir) as limit:
+            counted = _count(parts, splitter, num_threads, faults, progress, total, limit)
+            store = cls._from_counters(splitter.pattern, [source.name for source in sources], counted, limit)
         store.skipped = faults.skipped
         faults.warn()
         return store
@@ -181,9 +182,9 @@ class ChunkStore:
         splitter = splitter_for(pattern)
         parts = text_parts(texts, splitter, separators_of(special_tokens or ()))
         total = sum(map(len, texts)) if isinstance(texts, (list, tuple)) else None
-        limit = _limit(memory_limit, scratch_dir)
-        counted = _count(parts, splitter, num_threads, Faults(errors), progress, total, limit)
-        return cls._from_counters(splitter.pattern, None, counted, limit)
+        with _limited(memory_limit, scratch_dir) as limit:
+            counted = _count(parts, splitter, num_threads, Faults(errors), progress, total, limit)
+            return cls._from_counters(splitter.pattern, None, counted, limit)
 
     @classmethod
     def merge(
@@ -203,22 +204,22 @@ class ChunkStore:
         if not stores:
             raise ChunkStoreError("no stores to merge")
         first = stores[0]
-        limit = _limit(memory_limit, scratch_dir)
-        counter = ChunkCounter(None)
-        spills = _spills_of([counter], limit)
         shards = first.sources is not None and all(store.sources == first.sources for store in stores)
         sources: list[str] | None = first.sources if shards else []
         n_sources = 0
-        for store in stores:
-            if store.pattern != first.pattern:
-                raise ChunkStoreError(f"stores of different patterns: {first.pattern!r} and {store.pattern!r}")
-            shift = 0 if shards else n_sources << OFFSET_BITS
-            for block in store.blocks():
-                counter.add_counted(*block, shift)
-            if not shards:
-                n_sources += store._n_sources()
-                sources = None if sources is None or store.sources is None else sources + store.sources
-        return cls._from_counters(first.pattern, sources, ([counter], spills), limit)
+        with _limited(memory_limit, scratch_dir) as limit:
+            counter = ChunkCounter(None)
+            spills = _spills_of([counter], limit)
+            for store in stores:
+                if store.pattern != first.pattern:
+                    raise ChunkStoreError(f"stores of different patterns: {first.pattern!r} and {store.pattern!r}")
+                shift = 0 if shards else n_sources << OFFSET_BITS
+                for block in store.blocks():
+                    counter.add_counted(*block, shift)
+                if not shards:
+                    n_sources += store._n_sources()
+                    sources = None if sources is None or store.sources is None else sources + store.sources
+            return cls._from_counters(first.pattern, sources, ([counter], spills), limit)
 
     @classmethod
     def from_parts(
@@ -443,9 +444,16 @@ def _release(mapped: mmap.mmap | None) -> None:
         mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def _limit(memory_limit: int | str | None, scratch_dir: StrPath | None) -> Limit | None:
+@contextmanager
+def _limited(memory_limit: int | str | None, scratch_dir: StrPath | None) -> Iterator[Limit | None]:
+    """A limit, if one is given, whose scratch files are closed afterwards."""
     n_bytes = parse_size(memory_limit)
-    return None if n_bytes is None else Limit(n_bytes, scratch_dir)
+    limit = None if n_bytes is None else Limit(n_bytes, scratch_dir)
+    try:
+        yield limit
+    finally:
+        if limit is not None:
+            limit.close()
 
 
 def _spills_of(
@@ -454,7 +462,7 @@ def _spills_of(
     """Gives each counter a share of the limit, and a spill for what is more; none without a limit."""
     if limit is None:
         return []
-    spills = [Spill(limit.scratch_dir, wanted) for _ in counters]
+    spills = [Spill(limit, wanted) for _ in counters]
     for counter, spill in zip(counters, spills, strict=True):
         counter.limit_to(limit.share // len(counters), spill.take)
     return spills
@@ -596,4 +604,9 @@ class _Work:
 
     def raise_first_fault(self) -> None:
         if self._faults:
-            raise min(self._faults, key=lambda fault: fault[0])[1]
+            fault = min(self._faults, key=lambda fault: fault[0])[1]
+            self._faults.clear()
+            try:
+                raise fault
+            finally:
+                del fault       # a fault that its own traceback leads to would keep files open until the next gc
