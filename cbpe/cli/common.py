@@ -1,0 +1,180 @@
+"""What the subcommands share: where their words go, the options that several take, and what is checked beforehand."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import regex
+
+from cbpe import BasicTokenizer, GPT4Tokenizer, RegexTokenizer, get_encoding
+from cbpe.formats import minbpe
+from cbpe.patterns import NAMED_PATTERNS
+
+# ---- where words go
+
+
+@dataclass
+class Output:
+    """What a subcommand says: news as it goes, results in text, or with --json one object at the end.
+
+    if_stopped: what is said after Ctrl-C.
+    """
+
+    as_json: bool = False
+    quiet: bool = False
+    debug: bool = False
+    if_stopped: str = "nothing was written"
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def progress(self) -> bool | None:
+        """The library's progress=: None shows bars on a terminal only."""
+        return False if self.quiet else None
+
+    def say(self, line: str) -> None:
+        """A line of news, unless --quiet or --json."""
+        if not (self.quiet or self.as_json):
+            click.echo(line)
+
+    def show(self, line: str) -> None:
+        """A line of what was asked for, unless --json."""
+        if not self.as_json:
+            click.echo(line)
+
+    def wrote(self, paths: Iterable[Path]) -> dict[str, int]:
+        """Says which files were written; returns their sizes for finish."""
+        sizes = {os.fspath(path): path.stat().st_size for path in paths}
+        for name, size in sizes.items():
+            self.say(f"wrote    {name} ({size:,} bytes)")
+        return sizes
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """With --json: the one object."""
+        if self.as_json:
+            click.echo(json.dumps({**result, "warnings": self.warnings}))
+
+
+# ---- options. Each is named after the keyword of the library that it is passed to.
+
+
+def _into_output(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+    setattr(ctx.find_object(Output), str(option.name), value)
+
+
+def _output_flag(flag: str, name: str, help: str) -> click.Option:
+    return click.Option([flag, name], is_flag=True, expose_value=False, is_eager=True, callback=_into_output, help=help)
+
+
+# Every subcommand has them; they go into its Output.
+OUTPUT = [
+    _output_flag("--json", "as_json", "Print one JSON object on stdout, and nothing else there."),
+    _output_flag("--quiet", "quiet", "Say nothing of success, and show no bars (which only a terminal sees)."),
+    _output_flag("--debug", "debug", "Show the traceback of an error."),
+]
+
+CORPUS = click.Argument(["corpus"], nargs=-1, required=True, metavar="CORPUS...")
+
+MODEL = click.Option(
+    ["-m", "--model"], required=True, metavar="MODEL", help="A .model file, gpt4, or an encoding such as o200k_base."
+)
+
+PATTERN = [
+    click.Option(
+        ["--pattern"],
+        metavar="NAME|REGEX",
+        help=f"Where texts are split: gpt4 if nothing is said; {', '.join(NAMED_PATTERNS)}; or a regular expression.",
+    ),
+    click.Option(["--basic"], is_flag=True, help="Do not split: merges may cross words."),
+]
+
+# What is common to all that reads a corpus.
+READING = [
+    click.Option(
+        ["--errors"],
+        type=click.Choice(["strict", "replace"]),
+        default="strict",
+        show_default=True,
+        help="What to do about bytes that are not UTF-8: stop there, or take U+FFFD in their place.",
+    ),
+    click.Option(
+        ["--threads", "num_threads"],
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="How many threads work; one a processor if nothing is said. The result does not depend on it.",
+    ),
+]
+
+COUNTING = [
+    click.Option(
+        ["--special", "special_tokens"],
+        multiple=True,
+        metavar="TOKEN",
+        help="A special token: cut out of the corpus, so that no piece of it is learned. May be given again.",
+    ),
+    *READING,
+]
+
+
+def taken(given: dict[str, Any], group: Sequence[click.Option]) -> dict[str, Any]:
+    """The values of a group's options, taken out of those given."""
+    return {str(option.name): given.pop(str(option.name)) for option in group}
+
+
+def pattern_of(pattern: str | None, basic: bool) -> str | None:
+    """The split pattern of --pattern and --basic; None: texts are not split. Raises UsageError."""
+    if basic:
+        if pattern is not None:
+            raise click.UsageError("--pattern: not allowed with --basic")
+        return None
+    pattern = "gpt4" if pattern is None else pattern
+    pattern = NAMED_PATTERNS.get(pattern, pattern)
+    try:
+        regex.compile(pattern)
+    except regex.error as error:
+        raise click.UsageError(f"--pattern {pattern!r}: {error}") from None
+    return pattern
+
+
+# ---- what can be known before hours of work
+
+
+def check_outputs(outputs: Iterable[Path], inputs: Iterable[str] = ()) -> None:
+    """Raises UsageError for a file that could not be written in the end, or would replace one that is read."""
+    read = [name for name in inputs if os.path.exists(name)]
+    for path in outputs:
+        if not path.parent.is_dir():
+            raise click.UsageError(f"{path}: there is no folder {path.parent}")
+        if path.is_dir():
+            raise click.UsageError(f"{path}: is a folder")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise click.UsageError(f"{path}: may not be written")
+        if path.exists() and any(os.path.samefile(path, name) for name in read):
+            raise click.UsageError(f"{path}: is a file to be read; the output needs another place")
+
+
+def with_suffix(prefix: Path, suffix: str) -> Path:
+    """models/mine, ".model" -> models/mine.model. Raises UsageError for a prefix without a name."""
+    if not prefix.name:
+        raise click.UsageError(f"{prefix}: a name is wanted, not a folder")
+    return prefix.with_name(prefix.name + suffix)
+
+
+def tokenizer_of(model: str) -> BasicTokenizer | RegexTokenizer:
+    """The tokenizer of a name or a .model file: without a pattern it is a BasicTokenizer's."""
+    if model == "gpt4":
+        return GPT4Tokenizer()
+    if not (model.endswith(".model") or os.path.exists(model)):
+        try:
+            return get_encoding(model)
+        except ValueError as error:
+            raise ValueError(f"{model}: no such file; {error}, and gpt4") from None
+    pattern, _, _ = minbpe.load(model)
+    tokenizer = RegexTokenizer() if pattern else BasicTokenizer()
+    tokenizer.load(model)
+    return tokenizer
