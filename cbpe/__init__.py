@@ -38,6 +38,7 @@ A prompt becomes ids, and ids become text:
     encoding/encoder    chunks -> ids, by merges
     encoding/batch      the same for many texts, by threads
     encoding/files      the same for files, which may be larger than memory
+    encoding/shards     the same in files of ids of one size, made one after another
     encoding/decoder    ids -> bytes
     encoding/stream     ids that arrive one by one -> text
 """
@@ -53,6 +54,7 @@ from cbpe.errors import (
     DisallowedSpecialTokenError,
     ModelFileError,
     NoStatisticsError,
+    ShardError,
     SpecialTokenError,
     UnknownIdError,
     VocabSizeError,
@@ -80,6 +82,7 @@ __all__ = [
     "ModelFileError",
     "NoStatisticsError",
     "RegexTokenizer",
+    "ShardError",
     "SpecialTokenError",
     "StreamDecoder",
     "Tokenizer",

@@ -38,6 +38,10 @@ class ChunkStoreError(ValueError):
     """A chunk store that is damaged, foreign, of a newer version, or made with another pattern."""
 
 
+class ShardError(ValueError):
+    """A shard that is damaged, or was made of other sources, with another model or with other settings."""
+
+
 class CorpusTooLargeError(ValueError, OverflowError):
     """A corpus beyond the width of an index; the message names the limit."""
 

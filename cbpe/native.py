@@ -23,6 +23,7 @@ from cbpe.curve import CompressionCurve, SizeAdvice, Statistics, advice, advice_
 from cbpe.encoding.batch import Parts, encode_flat, encode_lists, parts_of
 from cbpe.encoding.encoder import all_encodable, encodable
 from cbpe.encoding.files import encode_files
+from cbpe.encoding.shards import Shards, encode_shards
 from cbpe.errors import (
     ChunkStoreError,
     DisallowedSpecialTokenError,
@@ -586,9 +587,69 @@ class NativeTokenizer(Tokenizer):
         too small or no such, UnknownIdError or SpecialTokenError for an eot that the tokenizer does not have,
         ImportError for what needs the extra cbpe[data]; nothing is left behind.
         """
+        return encode_files(
+            out_path=out_path,
+            progress=progress,
+            errors=errors,
+            document_offsets=document_offsets,
+            **self._how_to_encode(path, dtype, eot, num_threads, text_field, separator),
+        )
+
+    def encode_shards(
+        self,
+        paths: StrPath | Iterable[StrPath],
+        out_dir: StrPath,
+        shard_tokens: int,
+        *,
+        dtype: npt.DTypeLike | None = None,
+        eot: int | str | None = None,
+        num_threads: int | None = None,
+        progress: bool | None = None,
+        errors: str = "strict",
+        text_field: str = "text",
+        separator: str | None = None,
+        force: bool = False,
+    ) -> Shards:
+        """Writes the ids of a corpus to shards of shard_tokens ids each: what encode_file writes, cut into files.
+
+        A call that fails, or is stopped in any way, keeps the shards that are finished, and the same call again goes on
+        behind them, to the same bytes.
+
+        Args:
+            out_dir: gets shard-00000.bin, shard-00001.bin, ..., and beside each what encode_file puts beside its file;
+                there also stands where in the corpus the shard begins. It is made if it is not there. One process at a
+                time may write to it.
+            shard_tokens: the number of ids in each shard but the last, which has those that are left.
+            force: replace shards that are damaged, or were made of files of other names or sizes, with another model or
+                with other settings. Otherwise the first such raises ShardError.
+            The others are encode_file's.
+
+        Returns (n_ids, n_shards, n_made): ids and shards in all, and how many shards this call made. Raises what
+        encode_file does, and ShardError.
+        """
+        shard_tokens = _as_int(shard_tokens, "shard_tokens", least=1)
+        return encode_shards(
+            out_dir=out_dir,
+            shard_tokens=shard_tokens,
+            progress=progress,
+            errors=errors,
+            force=force,
+            **self._how_to_encode(paths, dtype, eot, num_threads, text_field, separator),
+        )
+
+    def _how_to_encode(
+        self,
+        paths: StrPath | Iterable[StrPath],
+        dtype: npt.DTypeLike | None,
+        eot: int | str | None,
+        num_threads: int | None,
+        text_field: str,
+        separator: str | None,
+    ) -> dict[str, Any]:
+        """What encode_files and encode_shards take beside their own arguments. Raises what encode_file does."""
         model = self._model
         threads = _as_thread_count(num_threads)
-        sources = find_sources(path)
+        sources = find_sources(paths)
         check_field(sources, text_field)
         if separator is not None and not isinstance(separator, str):
             raise TypeError(f"separator must be a str, not {type(separator).__name__}")
@@ -602,13 +663,6 @@ class NativeTokenizer(Tokenizer):
         elif eot is not None:
             eot = _as_int(eot, "eot")
             model.decoder.decode_bytes([eot])       # says if there is no such id
-        index = {
-            "model_sha256": model.sha256,
-            "max_id": model.max_id,
-            "eot": eot,
-            "sources": [source.name for source in sources],
-            "cbpe_version": cbpe.__version__,
-        }
         splitter = self._splitter(model)
         encoder = model.encoder
 
@@ -618,21 +672,23 @@ class NativeTokenizer(Tokenizer):
                 return np.array(list(chain.from_iterable(lists)), np.uint32), np.cumsum([0, *map(len, lists)])
             return encoder.encode_batch_to_numpy(texts, splitter)
 
-        return encode_files(
-            sources,
-            out_path,
-            encode,
-            cuttable=splitter.cuttable and not self._encodes_its_own_way,
-            text_field=text_field,
-            separator=separator,
-            dtype=kind,
-            eot=eot,
-            num_threads=threads,
-            progress=progress,
-            errors=errors,
-            index=index,
-            document_offsets=document_offsets,
-        )
+        return {
+            "sources": sources,
+            "encode": encode,
+            "cuttable": splitter.cuttable and not self._encodes_its_own_way,
+            "text_field": text_field,
+            "separator": separator,
+            "dtype": kind,
+            "eot": eot,
+            "num_threads": threads,
+            "index": {
+                "model_sha256": model.sha256,
+                "max_id": model.max_id,
+                "eot": eot,
+                "sources": [source.name for source in sources],
+                "cbpe_version": cbpe.__version__,
+            },
+        }
 
     def count(self, text: str, allowed_special: str | Set[str] = "none_raise") -> int:
         """How many ids encode gives for a text."""
