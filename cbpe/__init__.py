@@ -39,6 +39,7 @@ A prompt becomes ids, and ids become text:
     encoding/batch      the same for many texts, by threads
     encoding/files      the same for files, which may be larger than memory
     encoding/shards     the same in files of ids of one size, made one after another
+    encoding/usage      the same, only counted
     encoding/decoder    ids -> bytes
     encoding/stream     ids that arrive one by one -> text
 """

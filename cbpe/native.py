@@ -24,6 +24,7 @@ from cbpe.encoding.batch import Parts, encode_flat, encode_lists, parts_of
 from cbpe.encoding.encoder import all_encodable, encodable
 from cbpe.encoding.files import encode_files
 from cbpe.encoding.shards import Shards, encode_shards
+from cbpe.encoding.usage import count_ids
 from cbpe.errors import (
     ChunkStoreError,
     DisallowedSpecialTokenError,
@@ -637,6 +638,23 @@ class NativeTokenizer(Tokenizer):
             **self._how_to_encode(paths, dtype, eot, num_threads, text_field, separator),
         )
 
+    def count_ids(
+        self,
+        paths: StrPath | Iterable[StrPath],
+        *,
+        num_threads: int | None = None,
+        progress: bool | None = None,
+        errors: str = "strict",
+        text_field: str = "text",
+        separator: str | None = None,
+    ) -> npt.NDArray[np.int64]:
+        """How often each id occurs in a corpus: int64[the highest that occurs + 1].
+
+        The ids are those that encode_file would write, and the arguments are its. Memory does not grow with the corpus.
+        """
+        how = self._how_to_encode(paths, None, None, num_threads, text_field, separator)
+        return count_ids(progress=progress, errors=errors, **how)
+
     def _how_to_encode(
         self,
         paths: StrPath | Iterable[StrPath],
@@ -646,7 +664,7 @@ class NativeTokenizer(Tokenizer):
         text_field: str,
         separator: str | None,
     ) -> dict[str, Any]:
-        """What encode_files and encode_shards take beside their own arguments. Raises what encode_file does."""
+        """What encode_files and its like take beside their own arguments. Raises what encode_file does."""
         model = self._model
         threads = _as_thread_count(num_threads)
         sources = find_sources(paths)

@@ -49,7 +49,7 @@ def test_encode_writes_the_ids_of_the_library(folder: Path) -> None:
     expected = [*tokenizer.encode_ordinary(TEXT), 300, *tokenizer.encode_ordinary("bbb aaa <|end|>"), 300]
     assert np.memmap(folder / "o.bin", np.uint16, "r").tolist() == expected
     encoded, *wrote = result.stdout.splitlines()
-    assert encoded.startswith(f"encoded  2 files, {len(expected):,} ids in ")
+    assert encoded.startswith(f"encoded  2 sources, {len(expected):,} ids in ")
     assert [line.split()[1] for line in wrote] == ["o.bin", "o.bin.idx.json"]
     index = json.loads((folder / "o.bin.idx.json").read_text())
     assert (index["dtype"], index["count"], index["sources"]) == ("uint16", len(expected), ["a.txt", "b.txt"])
@@ -96,7 +96,7 @@ def test_an_error_is_one_line_and_leaves_nothing(folder: Path, arguments: list[s
     assert result.returncode == code
     assert "Traceback" not in result.stderr
     last = result.stderr.splitlines()[-1]      # argparse prints its usage first
-    assert last.startswith("encode.py: error: ")
+    assert last.startswith("cbpe encode: error: ")
     assert says in last
     if code == 1:
         assert result.stderr.count("\n") == 1

@@ -122,7 +122,7 @@ def test_early_stop_warns_in_one_line(folder: Path) -> None:
     result = run("c.txt", "--vocab-size", 300, "-o", "m", cwd=folder)
     assert result.returncode == 0
     (line,) = result.stderr.splitlines()
-    assert line.startswith("train.py: warning: ")
+    assert line.startswith("cbpe train: warning: ")
     assert "259" in line
 
 
@@ -165,7 +165,7 @@ def test_an_error_is_one_line_and_leaves_nothing(folder: Path, arguments: list[s
     assert result.returncode == code
     assert "Traceback" not in result.stderr
     last = result.stderr.splitlines()[-1]      # argparse prints its usage first
-    assert last.startswith("train.py: error: ")
+    assert last.startswith("cbpe train: error: ")
     assert says in last
     if code == 1:
         assert result.stderr.count("\n") == 1

@@ -27,6 +27,11 @@ import click
 
 import cbpe
 from cbpe.cli.common import Output
+from cbpe.cli.count import count, merge
+from cbpe.cli.decode import decode
+from cbpe.cli.encode import encode
+from cbpe.cli.info import info
+from cbpe.cli.stats import stats
 from cbpe.cli.train import train
 
 
@@ -135,7 +140,7 @@ def command(ctx: click.Context) -> None:
         ctx.exit(2)
 
 
-for subcommand in (train,):
+for subcommand in (train, count, merge, encode, decode, info, stats):
     command.add_command(subcommand)
 
 

@@ -97,10 +97,18 @@ PATTERN = [
 READING = [
     click.Option(
         ["--errors"],
-        type=click.Choice(["strict", "replace"]),
+        type=click.Choice(["strict", "replace", "skip"]),
         default="strict",
         show_default=True,
-        help="What to do about bytes that are not UTF-8: stop there, or take U+FFFD in their place.",
+        help="What to do about bytes that are not UTF-8: stop there, or take U+FFFD in their place. skip: leave out "
+        "lines and rows that cannot be read.",
+    ),
+    click.Option(
+        ["--text-field"],
+        default="text",
+        show_default=True,
+        metavar="NAME",
+        help="The member of JSON objects, or the column of Parquet, that holds the text.",
     ),
     click.Option(
         ["--threads", "num_threads"],
@@ -109,6 +117,10 @@ READING = [
         help="How many threads work; one a processor if nothing is said. The result does not depend on it.",
     ),
 ]
+
+SEPARATOR = click.Option(
+    ["--separator"], metavar="TEXT", help="What stands between the documents in text files; it is no part of them."
+)
 
 COUNTING = [
     click.Option(
@@ -139,6 +151,11 @@ def pattern_of(pattern: str | None, basic: bool) -> str | None:
     except regex.error as error:
         raise click.UsageError(f"--pattern {pattern!r}: {error}") from None
     return pattern
+
+
+def name_of(pattern: str | None) -> str | None:
+    """The name of a split pattern that has one."""
+    return next((name for name, named in NAMED_PATTERNS.items() if named == pattern), None)
 
 
 # ---- what can be known before hours of work

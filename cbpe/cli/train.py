@@ -77,7 +77,10 @@ def train(
     from_chunks: str | None,
     **given: Any,
 ) -> None:
-    """Train a tokenizer on text files, each of which is a text of its own.
+    """Train a tokenizer on a corpus, of which each file, JSONL line or Parquet row is a text of its own.
+
+    CORPUS is text, .jsonl or .parquet files, also packed (.gz, .bz2, .xz, .zst); folders and globs of them; URLs, such
+    as s3://...; or - for stdin.
 
     Writes PREFIX.model, which cbpe and minbpe load, and PREFIX.vocab, which shows the tokens to people; whole or not at
     all. Special tokens are numbered after the merges. If the corpus does not support N ids, training stops early with a

@@ -1,0 +1,54 @@
+"""How often each id occurs in a corpus: the same walk as encode_files, but only counted, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from cbpe.encoding.files import Encode, Ids, Piece, encode_piece, pieces
+from cbpe.inputs.documents import Faults
+from cbpe.inputs.sources import Source
+from cbpe.threads import in_order
+
+
+def count_ids(
+    sources: Sequence[Source],
+    encode: Encode,
+    *,
+    cuttable: bool,
+    text_field: str,
+    separator: str | None,
+    dtype: np.dtype[Any],
+    eot: int | None,
+    num_threads: int,
+    progress: bool | None,
+    errors: str,
+    index: dict[str, Any],
+) -> npt.NDArray[np.int64]:
+    """The count of each id, int64[highest that occurs + 1]. The arguments are encode_files'."""
+    faults = Faults(errors)
+
+    def encode_one(piece: Piece) -> tuple[Piece, Ids]:
+        return piece, encode_piece(piece, encode, faults, dtype, eot)[0]
+
+    counts = np.zeros(0, np.int64)
+    sizes = [source.size for source in sources]
+    total = None if None in sizes else sum(size or 0 for size in sizes)
+    hidden = None if progress is None else not progress         # None: unless this is a terminal
+    read = pieces(sources, cuttable=cuttable, text_field=text_field, separator=separator)
+    with (
+        tqdm(total=total, desc="encoding", unit="B", unit_scale=True, leave=False, disable=hidden) as bar,
+        closing(in_order(encode_one, read, num_threads)) as encoded,
+    ):
+        for piece, ids in encoded:
+            more = np.bincount(ids, minlength=len(counts))
+            more[: len(counts)] += counts
+            counts = more
+            bar.update(piece.cost)
+    faults.warn(stacklevel=3)
+    return counts
