@@ -26,13 +26,8 @@ from typing import Any, NoReturn
 import click
 
 import cbpe
+from cbpe.cli import count, decode, encode, info, stats, train
 from cbpe.cli.common import Output
-from cbpe.cli.count import count, merge
-from cbpe.cli.decode import decode
-from cbpe.cli.encode import encode
-from cbpe.cli.info import info
-from cbpe.cli.stats import stats
-from cbpe.cli.train import train
 
 
 class Cbpe(click.Group):
@@ -52,10 +47,9 @@ class Cbpe(click.Group):
             name = at.command_path if at else "cbpe"
             say_error(f"{name}: error: {in_one_line(error)} ({name} --help says more)")
             code = error.exit_code
-        except BrokenPipeError:         # whoever read stdout has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = 1
-        except click.Abort:
+        except BrokenPipeError:
+            code = unread()
+        except (KeyboardInterrupt, click.Abort):
             code = 130
         sys.exit(code)
 
@@ -64,8 +58,10 @@ class Cbpe(click.Group):
         with heard_warnings(ctx):
             try:
                 return super().invoke(ctx)
-            except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            except (click.ClickException, click.exceptions.Exit, click.Abort):
                 raise
+            except BrokenPipeError:
+                ctx.exit(unread())
             except KeyboardInterrupt as stopped:
                 say_error(f"cbpe {ctx.invoked_subcommand}: stopped; {output.if_stopped}")
                 ctx.exit(143 if isinstance(stopped, Terminated) else 130)
@@ -83,6 +79,12 @@ class Terminated(KeyboardInterrupt):
 
 def terminate(*_: object) -> NoReturn:
     raise Terminated
+
+
+def unread() -> int:
+    """Whoever read stdout has seen enough: that is said by the exit code alone, now and when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 def in_one_line(error: Exception) -> str:
@@ -140,7 +142,7 @@ def command(ctx: click.Context) -> None:
         ctx.exit(2)
 
 
-for subcommand in (train, count, merge, encode, decode, info, stats):
+for subcommand in (train.train, count.count, count.merge, encode.encode, decode.decode, info.info, stats.stats):
     command.add_command(subcommand)
 
 

@@ -50,8 +50,8 @@ def count(
     CORPUS is text, .jsonl or .parquet files, also packed (.gz, .bz2, .xz, .zst); folders and globs of them; URLs, such
     as s3://...; or - for stdin.
 
-    Writes STORE, from which cbpe train --from-chunks trains what it would from the corpus. To count on many machines,
-    give each the same CORPUS and another --shard.
+    Writes STORE, whole or not at all, from which cbpe train --from-chunks trains what it would from the corpus. To
+    count on many machines, give each the same CORPUS and another --shard.
 
     \b
     Examples:
@@ -78,8 +78,8 @@ def count(
 def merge(out: Output, /, stores: tuple[str, ...], target: Path, **given: Any) -> None:
     """Merge chunk stores into one, as if their texts had been read in the order in which they are given.
 
-    The shares of one corpus (cbpe count --shard) are told by their places: they give the store of the whole corpus, to
-    the byte, in any order.
+    Writes STORE, whole or not at all. The shares of one corpus (cbpe count --shard) are told by their places: they give
+    the store of the whole corpus, to the byte, in any order.
 
     \b
     Examples:

@@ -89,8 +89,8 @@ def train(
     \b
     Examples (the last two count once and train twice):
       cbpe train corpus.txt --vocab-size 1000 --special "<|endoftext|>" -o mine
-      cbpe train corpus.txt more.txt --vocab-size 600 --save-chunks all.chunks -o a
-      cbpe train --from-chunks all.chunks --vocab-size 400 -o b
+      cbpe train corpus.txt more.txt --vocab-size 600 --save-chunks a.chunks -o a
+      cbpe train --from-chunks a.chunks --vocab-size 400 -o b
     """
     counting, learning = taken(given, COUNTING), taken(given, LEARNING)
     out.if_stopped = "no model was written"
