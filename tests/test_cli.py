@@ -5,11 +5,13 @@ Most of it runs in this process; what signals and pipes do, in processes of thei
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -502,6 +504,26 @@ def test_bars_are_for_terminals(folder):
     for extra in ([], ["--quiet"]):
         with start("train", "corpus.txt", "--vocab-size", 300, "-o", "a", *extra) as process:
             assert process.communicate(timeout=60)[1] == b""
+
+
+@posix_only
+def test_a_bar_on_a_terminal_shows_rate_and_time_left(folder):
+    import fcntl
+    import pty
+    import termios
+
+    (folder / "big.txt").write_bytes(TEXT.encode() * (12_000_000 // len(TEXT)))
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 100, 0, 0))
+    with start("encode", "big.txt", "-m", "mine.model", "--shard-tokens", 30000, "-o", "a", stderr=theirs) as process:
+        os.close(theirs)
+        seen = b""
+        with contextlib.suppress(OSError):      # as Linux says that the other end is closed
+            while more := os.read(ours, 1 << 16):
+                seen += more
+        process.communicate(timeout=60)
+    os.close(ours)
+    assert re.search(rb"encoding: +\d+%\|.*\d+M?/1[12].\dM \[00:\d\d<00:\d\d, .*MB/s\]", seen)
 
 
 def test_every_option_has_help():

@@ -74,7 +74,7 @@ def _output_flag(flag: str, name: str, help: str) -> click.Option:
 # Every subcommand has them; they go into its Output.
 OUTPUT = [
     _output_flag("--json", "as_json", "Print one JSON object on stdout, and nothing else there."),
-    _output_flag("--quiet", "quiet", "Say nothing of success, and show no bars (which only a terminal sees)."),
+    _output_flag("--quiet", "quiet", "Print no news, only what was asked for; show no bars (a terminal sees them)."),
     _output_flag("--debug", "debug", "Show the traceback of an error."),
 ]
 

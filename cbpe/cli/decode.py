@@ -91,7 +91,7 @@ def decode(
             data = tokenizer.decode_bytes(block)
             n_ids, n_bytes = n_ids + len(block), n_bytes + len(data)
             if file:
-                file.write(data)
+                write_all(file, data)
             else:
                 text.append(data)
     result: dict[str, Any] = {"ids": n_ids, "bytes": n_bytes}
@@ -101,6 +101,14 @@ def decode(
     else:
         result["text"] = b"".join(text).decode("utf-8", "replace")
     out.finish(result)
+
+
+def write_all(file: IO[bytes], data: bytes) -> None:
+    """Writes data, all of it even if the file has no buffer, as stdout has none under PYTHONUNBUFFERED."""
+    with memoryview(data) as view:
+        done = 0
+        while done < len(view):
+            done += file.write(view[done:])
 
 
 def blocks_of(name: str, dtype: str | None, sha256: str | None) -> Iterator[Any]:
