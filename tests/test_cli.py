@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,15 @@ def run_json(*arguments: object, stdin: str | bytes = b"") -> dict[str, Any]:
     return found
 
 
-def start(*arguments: object, **how: Any) -> subprocess.Popen[bytes]:
+@contextlib.contextmanager
+def started(*arguments: object, **how: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """The command in a process of its own, which does not outlive the block."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-m", "cbpe", *map(str, arguments)], **{**pipes, **how})
+    with subprocess.Popen([sys.executable, "-m", "cbpe", *map(str, arguments)], **{**pipes, **how}) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.fixture
@@ -125,7 +132,7 @@ def test_version_and_no_command():
 def test_the_library_does_without_click():
     script = "import cbpe, sys; sys.exit('click' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
-    with start("--version") as process:
+    with started("--version") as process:
         assert process.communicate(timeout=60) == (f"cbpe, version {cbpe.__version__}\n".encode(), b"")
 
 
@@ -444,14 +451,14 @@ def test_decode_with_force_takes_ids_of_another_model(folder, mine):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["train", "pipe", "--threads", "1", "--vocab-size", "300", "-o", "a"], "cbpe train: stopped; no model was written\n"),
-        (["encode", "pipe", "-m", "mine.model", "-o", "a"], "cbpe encode: stopped; nothing was written\n"),
+        ("train pipe --threads 1 --vocab-size 300 -o a", "cbpe train: stopped; no model was written\n"),
+        ("encode pipe -m mine.model -o a", "cbpe encode: stopped; nothing was written\n"),
     ],
 )
 def test_a_stopped_command_leaves_nothing(folder, arguments, says, which, code):
     os.mkfifo("pipe")
     before = set(os.listdir())
-    with start(*arguments) as process:
+    with started(*arguments.split()) as process:
         writer = os.open("pipe", os.O_WRONLY)       # waits until the command reads
         os.write(writer, b"some text\n" * 1000)
         time.sleep(0.3)
@@ -471,7 +478,7 @@ def test_shards_of_a_killed_run_are_taken_up(folder, which):
     arguments = ["encode", "big.txt", "-m", "mine.model", "--shard-tokens", "30000"]
     run(*arguments, "-o", "whole")
     for wait_for in (2, 40):
-        with start(*arguments, "-o", "parts") as process:
+        with started(*arguments, "-o", "parts") as process:
             deadline = time.monotonic() + 30
             while not Path(f"parts/shard-{wait_for:05d}.bin").exists() and time.monotonic() < deadline:
                 time.sleep(0.002)
@@ -492,7 +499,7 @@ def test_shards_of_a_killed_run_are_taken_up(folder, which):
 def test_a_reader_that_goes_away_is_no_error(folder):
     # unbuffered, Python does not even hear of it
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    with start("info", "gpt2", "--json", "--top", 50000, env=environment) as process:
+    with started("info", "gpt2", "--json", "--top", 50000, env=environment) as process:
         process.stdout.read(10)
         process.stdout.close()
         assert process.stderr.read() == b""
@@ -502,7 +509,7 @@ def test_a_reader_that_goes_away_is_no_error(folder):
 
 def test_bars_are_for_terminals(folder):
     for extra in ([], ["--quiet"]):
-        with start("train", "corpus.txt", "--vocab-size", 300, "-o", "a", *extra) as process:
+        with started("train", "corpus.txt", "--vocab-size", 300, "-o", "a", *extra) as process:
             assert process.communicate(timeout=60)[1] == b""
 
 
@@ -515,7 +522,7 @@ def test_a_bar_on_a_terminal_shows_rate_and_time_left(folder):
     (folder / "big.txt").write_bytes(TEXT.encode() * (12_000_000 // len(TEXT)))
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 100, 0, 0))
-    with start("encode", "big.txt", "-m", "mine.model", "--shard-tokens", 30000, "-o", "a", stderr=theirs) as process:
+    with started("encode", "big.txt", "-m", "mine.model", "--shard-tokens", 30000, "-o", "a", stderr=theirs) as process:
         os.close(theirs)
         seen = b""
         with contextlib.suppress(OSError):      # as Linux says that the other end is closed
