@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from cbpe.errors import ModelFileError
+from cbpe.files import atomic_write
 from cbpe.formats import minbpe, statistics
 from cbpe.formats.minbpe import render_token, replace_control_characters
 from cbpe.model import Model, Pair
@@ -170,10 +171,13 @@ class Tokenizer:
         model = self._model
         content = self._model_text(model)
         vocab = minbpe.vocab_text(model.attribute("vocab"), model.merges())
-        if model.statistics is not None:
-            path = minbpe.check_prefix(file_prefix) + statistics.SUFFIX
-            statistics.save(path, model.statistics, model.pairs, model.pattern)
-        minbpe.save(file_prefix, content, vocab)
+        if model.statistics is None:
+            minbpe.save(file_prefix, content, vocab)
+            return
+        # replaced behind the model: where that fails, the old model keeps its own
+        with atomic_write(minbpe.check_prefix(file_prefix) + statistics.SUFFIX) as file:
+            file.write(statistics.text(model.statistics, model.pairs, model.pattern).encode())
+            minbpe.save(file_prefix, content, vocab)
 
     def _model_text(self, model: Model) -> str:
         """The content of a .model file. Raises ModelFileError for what it cannot hold."""

@@ -380,6 +380,18 @@ def test_nothing_is_written_if_the_model_cannot_be(saved, tmp_path):
     assert not list(tmp_path.glob("*.tmp"))
 
 
+def test_a_save_that_fails_leaves_the_old_model_its_statistics(saved, tmp_path):
+    tokenizer, prefix = saved
+    (tmp_path / "m.vocab").unlink()
+    (tmp_path / "m.vocab").mkdir()
+    other = RegexTokenizer()
+    other.train("other words, other merges " * 9, 270)
+    with pytest.raises(OSError, match=r"m\.vocab"):
+        other.save(prefix)
+    assert numbers(loaded(prefix)) == numbers(tokenizer)
+    assert not list(tmp_path.glob("*.tmp"))
+
+
 # ---- min_count
 
 

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cbpe.curve import Statistics
-from cbpe.files import atomic_write
 
 SUFFIX = ".stats.json"
 _FORMAT = "cbpe training statistics"
@@ -30,8 +29,8 @@ def merges_sha256(pairs: npt.NDArray[np.uint32]) -> str:
     return hashlib.sha256(pairs.astype("<u4").tobytes()).hexdigest()
 
 
-def save(path: str | os.PathLike[str], statistics: Statistics, pairs: npt.NDArray[np.uint32], pattern: str) -> None:
-    """Writes the file, whole or not at all. Raises OSError."""
+def text(statistics: Statistics, pairs: npt.NDArray[np.uint32], pattern: str) -> str:
+    """The content of the file for a model of these merges, uint32[m, 2], and this pattern."""
     content = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -42,8 +41,7 @@ def save(path: str | os.PathLike[str], statistics: Statistics, pairs: npt.NDArra
         "tokens": statistics.tokens.tolist(),
     }
     lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items())
-    with atomic_write(path) as file:
-        file.write(f"{{\n{lines}\n}}\n".encode())
+    return f"{{\n{lines}\n}}\n"
 
 
 def load(path: str | os.PathLike[str], pairs: npt.NDArray[np.uint32], pattern: str) -> Statistics | None:
