@@ -113,7 +113,8 @@ def encode(
     first = target if shard_tokens is None else target / "shard-00000.bin"
     index = json.loads(index_of(first).read_bytes())
     result["sources"] = len(index["sources"]) if shard_tokens is None else index["n_sources"]
-    out.say(f"encoded  {result['sources']:,} sources, {result['ids']:,} ids in {result['seconds']:.2f} s")
+    sources = "1 source" if result["sources"] == 1 else f"{result['sources']:,} sources"
+    out.say(f"encoded  {sources}, {result['ids']:,} ids in {result['seconds']:.2f} s")
     if shard_tokens is None:
         result["written"] = out.wrote([target, index_of(target)])
     else:
