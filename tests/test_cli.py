@@ -193,7 +193,7 @@ def test_train_for_machines(folder):
     assert found["bytes"] == len(TEXT.encode())
     assert found["merges"] == 44
     assert found["special_tokens"] == {"<|end|>": 300}
-    assert found["written"] == {name: Path(name).stat().st_size for name in ("a.model", "a.vocab")}
+    assert found["written"] == {name: Path(name).stat().st_size for name in ("a.model", "a.vocab", "a.stats.json")}
     assert found["warnings"] == []
     result = run("train", "more.txt", "--vocab-size", 3000, "--verbose", "--json", "-o", "a")
     found = json.loads(result.stdout)
@@ -201,6 +201,36 @@ def test_train_for_machines(folder):
                                  "no pair is left to merge"]  # fmt: skip
     assert f"cbpe train: warning: {found['warnings'][0]}\n" in result.stderr
     assert f"merge 1/{3000 - 256}: " in result.stderr
+
+
+def test_train_goes_on_from_a_checkpoint_or_a_model(folder):
+    counted = ["corpus.txt", "--special", "<|end|>", "--vocab-size"]
+    run("train", *counted, 300, "-o", "whole")
+    run("train", *counted, 290, "-o", "part")
+    for model in ("part.model", "nosuch.model"):
+        if model == "part.model":
+            os.replace("part.model", "ck.model")
+        run("train", *counted, 300, "--checkpoint", "ck", "--resume", "-o", "a")
+        assert Path("a.model").read_bytes() == Path("whole.model").read_bytes()
+        assert Path("ck.model").read_text().count("\n") == Path("whole.model").read_text().count("\n") - 1
+        Path("ck.model").unlink()
+    extending = ["train", "more.txt", "--extend", "whole.model", "--vocab-size", 310, "-o", "b"]
+    assert run(*extending, code=1).stderr.startswith("cbpe train: error: special token '<|end|>' has the id 300")
+    run(*extending, "--special", "<|end|>")
+    old, new = RegexTokenizer(), RegexTokenizer()
+    old.load("whole.model")
+    new.load("b.model")
+    assert list(new.merges)[:44] == list(old.merges)
+    assert len(new.merges) == 54
+    assert new.special_tokens == {"<|end|>": 310}
+
+
+def test_train_leaves_out_rare_chunks(folder):
+    run("train", "corpus.txt", "--vocab-size", 300, "--min-count", 5, "-o", "a")
+    expected = RegexTokenizer()
+    expected.train_from_chunks(ChunkStore.from_files("corpus.txt").pruned(5), 300)
+    expected.save("expected")
+    assert Path("a.model").read_bytes() == Path("expected.model").read_bytes()
 
 
 def test_quiet_says_nothing(folder):
@@ -353,6 +383,19 @@ def test_stats(folder, mine):
     assert "0 of 400 ids" in run("stats", "empty.txt", "-m", "mine.model").stdout
 
 
+def test_stats_of_the_training(folder):
+    run("train", "corpus.txt", "--vocab-size", 600, "-o", "a")
+    tokenizer = RegexTokenizer()
+    tokenizer.load("a.model")
+    found = run_json("stats", "-m", "a.model", "--hidden-size", 768)
+    assert found["curve"]["vocab_sizes"] == list(range(256, 601))
+    assert found["curve"]["tokens"] == tokenizer.compression_curve().tokens.tolist()
+    assert [row["tied_parameters"] for row in found["advice"]] == [512 * 768, 600 * 768]
+    assert "bytes/token" in run("stats", "-m", "a.model").stdout
+    Path("a.stats.json").unlink()
+    assert "cbpe stats: error: " in run("stats", "-m", "a.model", code=1).stderr
+
+
 # ------------------------------------------------------------------------------------------------- what goes wrong
 
 
@@ -370,6 +413,11 @@ def test_stats(folder, mine):
         ("train corpus.txt --vocab-size 300 -o a --errors ignore", 2, "ignore"),
         ("train corpus.txt --vocab-size 300 -o a --pattern (a", 2, "--pattern"),
         ("train corpus.txt --vocab-size 300 -o a --special $'a\\nb'", 1, "line end"),
+        ("train corpus.txt --vocab-size 300 -o a --resume", 2, "--resume: takes --checkpoint"),
+        ("train corpus.txt --vocab-size 300 -o a --checkpoint no/c", 2, "there is no folder no"),
+        ("train corpus.txt --vocab-size 300 -o a --extend mine.model", 1, "300"),
+        ("train corpus.txt --vocab-size 500 -o a --extend mine.model --basic", 1, "splits texts by"),
+        ("train corpus.txt --vocab-size 99999 -o a --extend gpt2", 1, "is complete as it is"),
         ("train missing.txt --vocab-size 300 -o a", 1, "missing.txt: No such file"),
         ("train bad.txt --vocab-size 300 -o a", 1, "offset 4"),
         ("train --from-chunks corpus.txt --vocab-size 300 -o a", 1, "not a chunk store"),
@@ -400,6 +448,7 @@ def test_stats(folder, mine):
         ("info sub", 1, "without shards"),
         ("info", 2, "FILE"),
         ("stats corpus.txt", 2, "--model"),
+        ("stats -m gpt2", 1, "no statistics"),
         ("stats bad.txt -m mine.model", 1, "offset 4"),
     ],
 )

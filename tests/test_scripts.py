@@ -53,7 +53,7 @@ def test_train_writes_the_model_of_the_library(folder: Path) -> None:
     counted, merged, *wrote = result.stdout.splitlines()
     assert counted.startswith(f"counted  {len(TEXT.encode()):,} bytes, ")
     assert merged.startswith("merged   24 pairs in ")
-    assert [line.split()[1] for line in wrote] == ["m.model", "m.vocab"]
+    assert [line.split()[1] for line in wrote] == ["m.model", "m.vocab", "m.stats.json"]
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,24 @@
-"""cbpe stats: how a model does on a corpus."""
+"""cbpe stats: how a model does on a corpus, and how every smaller one would do on the corpus that it was trained on."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import time
 from typing import Any
 
 import click
 import numpy as np
 
-from cbpe.cli.common import CORPUS, MODEL, OUTPUT, READING, SEPARATOR, Output, tokenizer_of
+from cbpe import BasicTokenizer, RegexTokenizer
+from cbpe.cli.common import MODEL, OUTPUT, READING, SEPARATOR, Output, tokenizer_of
 from cbpe.cli.info import shown
 
 
 @click.command(
     short_help="How a model does on a corpus.",
     params=[
-        CORPUS,
+        click.Argument(["corpus"], nargs=-1, metavar="[CORPUS...]"),
         MODEL,
         click.Option(
             ["--top"],
@@ -25,28 +28,43 @@ from cbpe.cli.info import shown
             metavar="N",
             help="Show the N most frequent ids.",
         ),
+        click.Option(
+            ["--hidden-size"],
+            type=click.IntRange(min=1),
+            default=1024,
+            show_default=True,
+            metavar="N",
+            help="Without CORPUS: the width of the language model, for the parameters of its embedding.",
+        ),
         SEPARATOR,
         *READING,
         *OUTPUT,
     ],
 )
 @click.pass_obj
-def stats(out: Output, /, corpus: tuple[str, ...], model: str, top: int, **given: Any) -> None:
+def stats(
+    out: Output, /, corpus: tuple[str, ...], model: str, top: int, hidden_size: int, **given: Any
+) -> None:
     """Encode a corpus and say how it went: bytes, ids, bytes per id, frequent ids, ids that are never used.
 
     CORPUS is text, .jsonl or .parquet files, also packed (.gz, .bz2, .xz, .zst); folders and globs of them; URLs, such
-    as s3://...; or - for stdin.
-
-    Nothing is written, and memory does not grow with the corpus. Bytes are those that are encoded. A special token that
+    as s3://...; or - for stdin. Memory does not grow with it. Bytes are those that are encoded. A special token that
     stands in a text is text.
+
+    Without CORPUS, say what was recorded when the model was trained (MODEL's .stats.json file): the tokens of its
+    corpus at the usual vocabulary sizes, with --json at every size, and what each size costs. Nothing is written.
 
     \b
     Examples:
       cbpe stats corpus.txt -m mine.model
       cbpe stats corpus.txt more.txt -m o200k_base --top 3
       cbpe stats corpus.txt -m gpt2 --json
+      cbpe stats -m mine.model --hidden-size 768
     """
     tokenizer = tokenizer_of(model)
+    if not corpus:
+        advise(out, tokenizer, hidden_size)
+        return
     tokens = tokenizer._model.tokens(with_specials=False)
     start = time.perf_counter()
     counts = tokenizer.count_ids(corpus, progress=out.progress, **given)
@@ -76,3 +94,16 @@ def stats(out: Output, /, corpus: tuple[str, ...], model: str, top: int, **given
         count, token = int(counts[number]), shown(tokens[number])["token"]
         out.show(f"{'' if i else 'frequent':<8} {number:>8} {count:>14,} {count / n_ids:>7.2%}  '{token}'")
     out.finish(result)
+
+
+def advise(out: Output, tokenizer: BasicTokenizer | RegexTokenizer, hidden_size: int) -> None:
+    """What training recorded. Raises NoStatisticsError."""
+    curve = tokenizer.compression_curve()
+    with contextlib.redirect_stdout(None) if out.as_json else contextlib.nullcontext():
+        rows = tokenizer.advise(hidden_size=hidden_size)
+    out.finish(
+        {
+            "curve": {"vocab_sizes": curve.vocab_sizes.tolist(), "tokens": curve.tokens.tolist()},
+            "advice": [dataclasses.asdict(row) for row in rows],
+        }
+    )

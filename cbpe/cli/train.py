@@ -20,9 +20,12 @@ from cbpe.cli.common import (
     check_outputs,
     pattern_of,
     taken,
+    tokenizer_of,
     with_suffix,
 )
 from cbpe.formats import minbpe
+from cbpe.native import _check_room as check_room
+from cbpe.openai import OpenAITokenizer
 from cbpe.special import check_word
 
 LEARNING = [
@@ -40,6 +43,19 @@ LEARNING = [
         metavar="N",
         help="Stop at the first pair that is seen less often.",
     ),
+    click.Option(
+        ["--min-count"],
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="Leave out chunks that occur less often: less time and memory, but no longer exactly the same merges.",
+    ),
+    click.Option(
+        ["--checkpoint"],
+        type=Path,
+        metavar="PREFIX",
+        help="Write the merges so far to PREFIX.model now and then, and when training is stopped.",
+    ),
     click.Option(["--verbose"], is_flag=True, help="Print a line a merge."),
 ]
 
@@ -56,6 +72,12 @@ LEARNING = [
             help="Write PREFIX.model and PREFIX.vocab.",
         ),
         *LEARNING,
+        click.Option(
+            ["--resume"], is_flag=True, help="Go on from the --checkpoint, if it is there; to the same result."
+        ),
+        click.Option(
+            ["--extend"], metavar="MODEL", help="Keep the merges of a .model file and learn more behind them."
+        ),
         *PATTERN,
         *COUNTING,
         click.Option(
@@ -73,6 +95,8 @@ def train(
     prefix: Path,
     pattern: str | None,
     basic: bool,
+    resume: bool,
+    extend: str | None,
     save_chunks: Path | None,
     from_chunks: str | None,
     **given: Any,
@@ -82,31 +106,49 @@ def train(
     CORPUS is text, .jsonl or .parquet files, also packed (.gz, .bz2, .xz, .zst); folders and globs of them; URLs, such
     as s3://...; or - for stdin.
 
-    Writes PREFIX.model, which cbpe and minbpe load, and PREFIX.vocab, which shows the tokens to people; whole or not at
-    all. Special tokens are numbered after the merges. If the corpus does not support N ids, training stops early with a
-    warning.
+    Writes PREFIX.model, which cbpe and minbpe load; PREFIX.vocab, which shows the tokens to people; and
+    PREFIX.stats.json, from which cbpe stats tells how every smaller vocabulary would do. Each is written whole or not
+    at all. Special tokens are numbered after the merges. If the corpus does not support N ids, training stops early
+    with a warning.
 
     \b
-    Examples (the last two count once and train twice):
+    Examples (the second and third count once and train twice):
       cbpe train corpus.txt --vocab-size 1000 --special "<|endoftext|>" -o mine
       cbpe train corpus.txt more.txt --vocab-size 600 --save-chunks a.chunks -o a
       cbpe train --from-chunks a.chunks --vocab-size 400 -o b
+      cbpe train corpus.txt --vocab-size 1000 --checkpoint part --resume -o mine
+      cbpe train more.txt --extend b.model --vocab-size 450 -o c
     """
     counting, learning = taken(given, COUNTING), taken(given, LEARNING)
     out.if_stopped = "no model was written"
-    models = [with_suffix(prefix, suffix) for suffix in (".model", ".vocab")]
-    check_outputs(models + ([save_chunks] if save_chunks else []), [*corpus, *filter(None, [from_chunks])])
+    models = [with_suffix(prefix, suffix) for suffix in (".model", ".vocab", ".stats.json")]
+    checkpoint = with_suffix(learning["checkpoint"], ".model") if learning["checkpoint"] else None
+    extra = [path for path in (save_chunks, checkpoint) if path]
+    check_outputs(models + extra, [*corpus, *filter(None, [from_chunks])])
     if from_chunks and (corpus or save_chunks):
         raise click.UsageError("--from-chunks: not allowed with CORPUS or --save-chunks")
     if not (corpus or from_chunks):
         raise click.UsageError("nothing to train on: name the files of a CORPUS, or --from-chunks STORE")
+    if resume and (extend or not checkpoint):
+        raise click.UsageError("--resume: takes --checkpoint, and no --extend")
+    if checkpoint:
+        out.if_stopped = f"--resume goes on from the merges in {checkpoint}"
+        if resume and checkpoint.exists():
+            extend = str(checkpoint)
     split_pattern = pattern_of(pattern, basic)
+    known = None
+    if extend:
+        known = known_merges(extend, learning["vocab_size"], counting["special_tokens"])
+        own_pattern = known.pattern if isinstance(known, RegexTokenizer) else None
+        if (pattern or basic) and split_pattern != own_pattern:
+            raise ValueError(f"{extend}: splits texts by {own_pattern!r}, not by {split_pattern!r}")
+        split_pattern = own_pattern
     check_words(split_pattern or "", counting["special_tokens"])
 
     start = time.perf_counter()
     if from_chunks:
         store = ChunkStore.open(from_chunks)
-        if not (pattern or basic):
+        if not (pattern or basic or known):
             split_pattern = store.pattern
     else:
         store = ChunkStore.from_files(corpus, pattern=split_pattern, progress=out.progress, **counting)
@@ -119,9 +161,10 @@ def train(
         store.save(save_chunks)
 
     start = time.perf_counter()
-    tokenizer = BasicTokenizer() if split_pattern is None else RegexTokenizer(split_pattern)
+    tokenizer = known or (BasicTokenizer() if split_pattern is None else RegexTokenizer(split_pattern))
+    learn = tokenizer.extend if known else tokenizer.train_from_chunks
     with contextlib.redirect_stdout(sys.stderr) if out.as_json else contextlib.nullcontext():       # minbpe's lines
-        tokenizer.train_from_chunks(
+        learn(
             store, special_tokens=counting["special_tokens"] or None, progress=out.progress, **learning
         )
     seconds["merging"] = time.perf_counter() - start
@@ -138,6 +181,16 @@ def train(
             "written": written,
         }
     )
+
+
+def known_merges(model: str, vocab_size: int, special_tokens: Sequence[str]) -> BasicTokenizer | RegexTokenizer:
+    """The tokenizer that training goes on from. Raises ValueError if that cannot be, or will not in the end."""
+    tokenizer = tokenizer_of(model)
+    if isinstance(tokenizer, OpenAITokenizer):
+        raise ValueError(f"{model}: is an encoding, which is complete as it is; a .model file can be extended")
+    fixed = {} if special_tokens else tokenizer.special_tokens
+    check_room(len(tokenizer.merges), vocab_size, fixed)
+    return tokenizer
 
 
 def check_words(pattern: str, special_tokens: Sequence[str]) -> None:
