@@ -233,6 +233,16 @@ def test_train_leaves_out_rare_chunks(folder):
     assert Path("a.model").read_bytes() == Path("expected.model").read_bytes()
 
 
+def test_a_memory_limit_changes_nothing_but_memory(folder):
+    limit = ["--memory-limit", "64MB", "--scratch-dir", "."]
+    for name, how in (("a", []), ("b", limit)):
+        run("train", "corpus.txt", "--vocab-size", 300, *how, "-o", name)
+        run("count", "corpus.txt", *how, "-o", f"{name}.chunks")
+        run("merge", f"{name}.chunks", f"{name}.chunks", *how, "-o", f"{name}2.chunks")
+    for suffix in (".model", ".chunks", "2.chunks"):
+        assert Path(f"a{suffix}").read_bytes() == Path(f"b{suffix}").read_bytes()
+
+
 def test_quiet_says_nothing(folder):
     result = run("train", "corpus.txt", "--vocab-size", 300, "--quiet", "-o", "a")
     assert result.output == ""
@@ -422,6 +432,8 @@ def test_stats_of_the_training(folder):
         ("train bad.txt --vocab-size 300 -o a", 1, "offset 4"),
         ("train --from-chunks corpus.txt --vocab-size 300 -o a", 1, "not a chunk store"),
         ("count corpus.txt", 2, "--output"),
+        ("count corpus.txt -o a --memory-limit lots", 2, "--memory-limit is a number of bytes"),
+        ("merge corpus.txt -o a --scratch-dir nowhere", 2, "--scratch-dir"),
         ("count corpus.txt -o corpus.txt", 2, "is a file to be read"),
         ("count corpus.txt -o a --shard 3/3", 2, "I from 0 to N - 1"),
         ("count corpus.txt -o a --shard 1", 2, "I/N is wanted"),

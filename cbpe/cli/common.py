@@ -14,6 +14,7 @@ import regex
 
 from cbpe import BasicTokenizer, GPT4Tokenizer, RegexTokenizer, get_encoding
 from cbpe.formats import minbpe
+from cbpe.memory import parse_size
 from cbpe.patterns import NAMED_PATTERNS
 
 # ---- where words go
@@ -133,9 +134,30 @@ COUNTING = [
 ]
 
 
+MEMORY = [
+    click.Option(
+        ["--memory-limit"],
+        metavar="SIZE",
+        help="Use about so much memory at most, such as 512MB, 2GB or 1.5GiB, and scratch files for what does not fit. "
+        "The result is the same.",
+    ),
+    click.Option(
+        ["--scratch-dir"],
+        type=click.Path(exists=True, file_okay=False, writable=True),
+        metavar="DIR",
+        help="Where scratch files are; the system's folder for temporary files if nothing is said.",
+    ),
+]
+
+
 def taken(given: dict[str, Any], group: Sequence[click.Option]) -> dict[str, Any]:
-    """The values of a group's options, taken out of those given."""
-    return {str(option.name): given.pop(str(option.name)) for option in group}
+    """The values of a group's options, taken out of those given. Raises UsageError for a size that is none."""
+    values = {str(option.name): given.pop(str(option.name)) for option in group}
+    try:
+        parse_size(values.get("memory_limit"), "--memory-limit")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    return values
 
 
 def pattern_of(pattern: str | None, basic: bool) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cbpe import ChunkStore
-from cbpe.cli.common import CORPUS, COUNTING, OUTPUT, PATTERN, Output, check_outputs, pattern_of
+from cbpe.cli.common import CORPUS, COUNTING, MEMORY, OUTPUT, PATTERN, Output, check_outputs, pattern_of, taken
 
 STORE = click.Option(
     ["-o", "--output", "target"], required=True, type=Path, metavar="STORE", help="Write the chunk store STORE."
@@ -38,6 +38,7 @@ def share(_: click.Context, option: click.Parameter, value: str) -> tuple[int, i
         ),
         *PATTERN,
         *COUNTING,
+        *MEMORY,
         *OUTPUT,
     ],
 )
@@ -60,9 +61,11 @@ def count(
       cbpe count corpus.txt --shard 1/2 --special "<|endoftext|>" -o part1.chunks
       cbpe merge part0.chunks part1.chunks -o whole.chunks
     """
+    memory = taken(given, MEMORY)
     check_outputs([target], corpus)
     start = time.perf_counter()
-    store = ChunkStore.from_files(corpus, pattern=pattern_of(pattern, basic), progress=out.progress, **given)
+    split_pattern = pattern_of(pattern, basic)
+    store = ChunkStore.from_files(corpus, pattern=split_pattern, progress=out.progress, **given, **memory)
     seconds = time.perf_counter() - start
     out.say(f"counted  {store.total_bytes:,} bytes, {len(store):,} distinct chunks in {seconds:.2f} s")
     store.save(target)
@@ -72,7 +75,7 @@ def count(
 
 @click.command(
     short_help="Chunk stores become one.",
-    params=[click.Argument(["stores"], nargs=-1, required=True, metavar="STORE..."), STORE, *OUTPUT],
+    params=[click.Argument(["stores"], nargs=-1, required=True, metavar="STORE..."), STORE, *MEMORY, *OUTPUT],
 )
 @click.pass_obj
 def merge(out: Output, /, stores: tuple[str, ...], target: Path, **given: Any) -> None:
@@ -87,9 +90,10 @@ def merge(out: Output, /, stores: tuple[str, ...], target: Path, **given: Any) -
       cbpe count more.txt -o b.chunks
       cbpe merge a.chunks b.chunks -o both.chunks
     """
+    memory = taken(given, MEMORY)
     check_outputs([target], stores)
     start = time.perf_counter()
-    store = ChunkStore.merge(map(ChunkStore.open, stores), **given)
+    store = ChunkStore.merge(map(ChunkStore.open, stores), **memory)
     seconds = time.perf_counter() - start
     out.say(f"merged   {store.total_bytes:,} bytes, {len(store):,} distinct chunks in {seconds:.2f} s")
     store.save(target)

@@ -14,6 +14,7 @@ import click
 from cbpe import BasicTokenizer, ChunkStore, RegexTokenizer
 from cbpe.cli.common import (
     COUNTING,
+    MEMORY,
     OUTPUT,
     PATTERN,
     Output,
@@ -80,6 +81,7 @@ LEARNING = [
         ),
         *PATTERN,
         *COUNTING,
+        *MEMORY,
         click.Option(
             ["--save-chunks"], type=Path, metavar="STORE", help="Keep what was counted, to train from it again."
         ),
@@ -119,7 +121,7 @@ def train(
       cbpe train corpus.txt --vocab-size 1000 --checkpoint part --resume -o mine
       cbpe train more.txt --extend b.model --vocab-size 450 -o c
     """
-    counting, learning = taken(given, COUNTING), taken(given, LEARNING)
+    counting, learning, memory = (taken(given, group) for group in (COUNTING, LEARNING, MEMORY))
     out.if_stopped = "no model was written"
     models = [with_suffix(prefix, suffix) for suffix in (".model", ".vocab", ".stats.json")]
     checkpoint = with_suffix(learning["checkpoint"], ".model") if learning["checkpoint"] else None
@@ -151,7 +153,7 @@ def train(
         if not (pattern or basic or known):
             split_pattern = store.pattern
     else:
-        store = ChunkStore.from_files(corpus, pattern=split_pattern, progress=out.progress, **counting)
+        store = ChunkStore.from_files(corpus, pattern=split_pattern, progress=out.progress, **counting, **memory)
     counted = {"bytes": store.total_bytes, "chunks": len(store)}
     seconds = {"counting": time.perf_counter() - start}
     done = "opened  " if from_chunks else "counted "
@@ -165,7 +167,7 @@ def train(
     learn = tokenizer.extend if known else tokenizer.train_from_chunks
     with contextlib.redirect_stdout(sys.stderr) if out.as_json else contextlib.nullcontext():       # minbpe's lines
         learn(
-            store, special_tokens=counting["special_tokens"] or None, progress=out.progress, **learning
+            store, special_tokens=counting["special_tokens"] or None, progress=out.progress, **learning, **memory
         )
     seconds["merging"] = time.perf_counter() - start
     out.say(f"merged   {len(tokenizer.merges):,} pairs in {seconds['merging']:.2f} s")
