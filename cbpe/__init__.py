@@ -15,7 +15,7 @@ A corpus becomes a model:
 
     inputs/sources      paths, folders, globs, URLs -> files, each with its kind
     inputs/streams      a file -> its bytes, unpacked
-    inputs/documents    lines and rows -> texts
+    inputs/documents    lines (by inputs/lines) and rows -> texts
     training/corpus     sources and texts -> stretches of bytes that may be counted apart
     splitting/split     bytes -> chunks, which no merge crosses
     training/chunks     chunks -> distinct chunks in order of first appearance, each with its count

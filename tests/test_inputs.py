@@ -437,7 +437,7 @@ LINES = [
     (b'{"text": "\xed\xa0\x80"}', "not UTF-8"),
     (b"[" * 100_000, "JSON|nested"),
     (b'{"text": "a", "b": "\xc0\x80"}', "not UTF-8"),
-    (b'{"text": "a", "b": tru}', "is not JSON"),
+    (b'{"text": "a", "b": nul}', "is not JSON"),
     (b'{"text": "a",}', "is not JSON"),
 ]
 
@@ -496,8 +496,9 @@ def by_json(line: bytes) -> bytes | None:
 
 
 JSON_PIECES = [
-    *(bytes([byte]) for byte in b'{}[],:"\\01-+.eEta \t\0\x1f\x7f\xff'), b"true", b"false", b"null", b"NaN", b"-0.5e+3", b"01",
-    b'"text"', b'"text":', b'"text": "a"', b'"b": 1', b'{"text": "', b'"}', "é漢😀".encode(), b"x" * 9, b"\\n",
+    *(bytes([byte]) for byte in b'{}[],:"\\01-+.eEta \t\0\x1f\x7f\xff'), b"true", b"false", b"null", b"NaN",
+    b"-0.5e+3", b"01", b'"text"',
+    b'"text":', b'"text": "a"', b'"b": 1', b'{"text": "', b'"}', "é漢😀".encode(), b"x" * 9, b"\\n",
     b"\\u00e9", b"\\ud83d\\ude00", b"\\ud800", b"\\u12", b"\\/", b'"\\u0074ext"',
 ]
 
@@ -631,13 +632,13 @@ def test_padding_behind_members_is_no_damage(tmp_path):
 def test_what_is_packed_very_tightly_comes_out_in_pieces(tmp_path):
     for suffix, pack in PACK.items():
         if suffix:
-            (tmp_path / f"a.txt{suffix}").write_bytes(pack(bytes(20_000_000)))
+            (tmp_path / f"a.txt{suffix}").write_bytes(pack(bytes(10_000_000)))
             stream = streams.open_stream(find_sources(tmp_path / f"a.txt{suffix}")[0])
             most = total = 0
             with stream:
                 while data := stream.read(1 << 30):
                     most, total = max(most, len(data)), total + len(data)
-            assert total == 20_000_000
+            assert total == 10_000_000
             assert most <= streams.UNPACKED
 
 
@@ -782,8 +783,8 @@ def test_reading_begins_again_at_any_piece(tmp_path, cuttable, separator):
     pieces = list(read())
     whole = list(map(content, pieces))
     assert len(pieces) > 20
-    for i, piece in enumerate(pieces):
-        assert list(map(content, read(start=piece.place))) == whole[i:]
+    for i in range(0, len(pieces), 2):
+        assert list(map(content, read(start=pieces[i].place))) == whole[i:]
         if i % 3 == 0:
-            assert list(map(content, read(start=piece.next_place))) == whole[i + 1 :]
+            assert list(map(content, read(start=pieces[i].next_place))) == whole[i + 1 :]
     assert sum(piece.cost for piece in pieces if piece.place[0] == 1) == (tmp_path / "b.txt").stat().st_size

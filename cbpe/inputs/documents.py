@@ -29,7 +29,7 @@ from cbpe.inputs.streams import open_parquet, parquet_faults, read_fully
 
 PAD = bytes(64)             # behind texts, for native splitters to read
 BLOCK = 1 << 20             # bytes of lines, or of a column, in a block
-MAX_ROWS = 1 << 16          # in a block
+MAX_ROWS = 1 << 13          # in a block, whatever the footer says of their size: few strings may stand in many rows
 
 _BOM = b"\xef\xbb\xbf"
 

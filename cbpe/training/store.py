@@ -153,6 +153,8 @@ class ChunkStore:
         parts = source_parts(sources, splitter, separators_of(special_tokens or ()), text_field, shard)
         sizes = [source.size for source in sources]
         total = None if None in sizes else sum(size or 0 for size in sizes) // n_shards
+        if total is not None and total < ENOUGH and not all(source.is_plain for source in sources):
+            total = None            # little may hold much
         with _limited(memory_limit, scratch_dir) as limit:
             counted = _count(parts, splitter, num_threads, faults, progress, total, limit)
             store = cls._from_counters(splitter.pattern, [source.name for source in sources], counted, limit)
