@@ -13,6 +13,7 @@ import pickle
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -329,6 +330,33 @@ def test_standard_input(tmp_path, name):
     with ChunkStore.open(tmp_path / "store") as store:
         assert list(store) == counted([text], GPT4_SPLIT_PATTERN)
         assert store.sources == [name]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent as POSIX does")
+@pytest.mark.parametrize("call", ["ChunkStore.from_files('-', num_threads=2)", "tokenizer.encode_file('-', 'o.bin')"])
+def test_ctrl_c_is_heard_while_waiting_for_input_C19(tmp_path, call):
+    script = f"""if True:
+        from cbpe import ChunkStore, RegexTokenizer
+        tokenizer = RegexTokenizer()
+        print("ready", flush=True)
+        try:
+            {call}
+        except KeyboardInterrupt:
+            print("heard", flush=True)
+    """
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path) as process:
+        assert process.stdout.readline() == b"ready\n"
+        process.stdin.write(b"some words\n")
+        process.stdin.flush()
+        threading.Event().wait(0.3)
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(10)            # though its input goes on
+            assert process.stdout.read() == b"heard\n"
+        finally:
+            process.kill()
+    assert process.returncode == 0
 
 
 def test_standard_input_is_encoded_too(tmp_path):

@@ -91,17 +91,21 @@ def read_fully(stream: Any, n: int) -> bytes:
 
 
 class _StandardInput(io.RawIOBase):
-    """Standard input, which is not ours to close."""
+    """Standard input, which is not ours to close.
+
+    Without its buffer: a thread that waited for input with the buffer's lock would be fatal when the program ends.
+    """
+
+    def __init__(self) -> None:
+        if sys.stdin is None:
+            raise OSError("-: there is no standard input")
+        self._file: Any = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if sys.stdin is None:
-            raise OSError("-: there is no standard input")
-        data: bytes = sys.stdin.buffer.read1(len(buffer))      # type: ignore[union-attr]
-        buffer[: len(data)] = data
-        return len(data)
+        return self._file.readinto(buffer) or 0
 
 
 class Unpacked(io.RawIOBase):

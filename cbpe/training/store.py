@@ -25,6 +25,7 @@ import operator
 import os
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,7 +42,7 @@ from cbpe.inputs.sources import OFFSET_BITS, check_field
 from cbpe.memory import parse_size, require, show_size
 from cbpe.patterns import GPT4_SPLIT_PATTERN
 from cbpe.splitting.split import UNICODE_EDITION, Splitter, splitter_for
-from cbpe.threads import heeding_ctrl_c, thread_count
+from cbpe.threads import GRACE, heeding_ctrl_c, thread_count
 from cbpe.training.chunks import ChunkCounter
 from cbpe.training.corpus import DocumentPart, Part, count_part, separators_of, source_parts, text_parts
 from cbpe.training.spill import (
@@ -598,11 +599,11 @@ class _Work:
                     reported = self._done
         except BaseException:
             self._stopped = True
-            raise
-        finally:
+            deadline = time.monotonic() + GRACE         # one of them may wait for a pipe
             for thread in threads:
                 if thread.ident is not None:
-                    thread.join()
+                    thread.join(max(0.0, deadline - time.monotonic()))
+            raise
 
     def raise_first_fault(self) -> None:
         if self._faults:
