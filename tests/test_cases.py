@@ -274,8 +274,8 @@ def test_c15_files_that_are_none(make, tmp_path):
     tokenizer.train_from_files(paths, 258)
     other.train_from_iterator(["abab", "abc"], 258)
     assert tokenizer.merges == other.merges
-    (tmp_path / "folder").mkdir()
-    for wrong, error in ((tmp_path / "folder", OSError), (tmp_path / "absent", FileNotFoundError)):
+    (tmp_path / "nothing").mkdir()
+    for wrong, error in ((tmp_path / "nothing", OSError), (tmp_path / "absent", FileNotFoundError)):
         with pytest.raises(error, match=wrong.name):
             tokenizer.train_from_files([*paths, wrong], 258)
     for wrong in (5, [5], None):
