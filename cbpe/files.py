@@ -11,6 +11,7 @@ import mmap
 import os
 import secrets
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -81,10 +82,20 @@ def scratch_map(scratch_dir: StrPath | None, n_bytes: int) -> mmap.mmap:
     The disk's space is taken now: a map that finds the disk full later kills the process.
     """
     with naming(scratch_dir), scratch_file(scratch_dir) as file:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, n_bytes)
-        else:
+        if not _allocated(file, n_bytes):
             for start in range(0, n_bytes, 1 << 20):
                 file.write(bytes(min(1 << 20, n_bytes - start)))
             file.flush()
         return mmap.mmap(file.fileno(), n_bytes)
+
+
+def _allocated(file: IO[bytes], n_bytes: int) -> bool:
+    """Whether the system could take the space without writing to it. Not every one can, nor every file system."""
+    if sys.platform == "linux":
+        try:
+            os.posix_fallocate(file.fileno(), 0, n_bytes)
+            return True
+        except OSError as fault:
+            if fault.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise
+    return False

@@ -7,9 +7,9 @@ about to take much asks here first, and learns in a MemoryError what is needed a
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 WAYS_OUT = "give memory_limit=, or take a larger machine"
@@ -46,7 +46,8 @@ def show_size(n_bytes: float) -> str:
 def available() -> int | None:
     """Bytes that this process can still take: the least that machine, containers and limits leave; None if unknown.
 
-    Known on Linux only. Swap counts as memory, and so do files in the page cache, for the system drops them on demand.
+    Known on Linux only. Swap counts as memory, and so do files in the page cache, for the system drops them on demand:
+    to refuse what would have worked is worse than to miss what would not.
     """
     known = [*_of_machine(), *_of_control_groups(), *_of_limits()]
     return max(0, min(known)) if known else None
@@ -66,42 +67,48 @@ def _read(path: Path | str) -> str:
         return ""
 
 
+def _numbers(path: Path | str) -> dict[str, int]:
+    """What a file of lines like "MemFree: 12 kB" or "anon 300" says."""
+    return {name: int(number) for name, number in re.findall(r"^(\w+):?\s+(\d+)", _read(path), re.MULTILINE)}
+
+
 def _of_machine() -> Iterator[int]:
-    info = dict(re.findall(r"^(\w+): +(\d+) kB", _read("/proc/meminfo"), re.MULTILINE))
+    info = _numbers("/proc/meminfo")
     if "MemAvailable" in info:
-        yield 1024 * (int(info["MemAvailable"]) + int(info.get("SwapFree", 0)))
+        yield 1024 * (info["MemAvailable"] + info.get("SwapFree", 0))
 
 
 def _of_control_groups(root: Path = Path("/sys/fs/cgroup"), process: str = "/proc/self/cgroup") -> Iterator[int]:
     """What each group that holds this process leaves. A group within a container may be mounted as the root."""
+    swap = 1024 * _numbers("/proc/meminfo").get("SwapFree", 0)
     for line in _read(process).splitlines():
         _, controllers, name = line.split(":", 2)
         if controllers == "":
-            base, limit, usage, cached = root, "memory.max", "memory.current", "inactive_file"
+            base, limit, usage, cached = root, "memory.max", "memory.current", ("inactive_file", "active_file")
         elif "memory" in controllers.split(","):
             base, limit, usage = root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-            cached = "total_inactive_file"
+            cached = ("total_inactive_file", "total_active_file")
         else:
             continue
         folder = base / name.lstrip("/")
         for group in (folder, *folder.parents):
             most, used = _read(group / limit).strip(), _read(group / usage).strip()
             if most.isdecimal() and used.isdecimal():
-                given_back = re.search(rf"^{cached} (\d+)", _read(group / "memory.stat"), re.MULTILINE)
-                yield int(most) - int(used) + (int(given_back[1]) if given_back else 0)
+                held = _numbers(group / "memory.stat")
+                yield int(most) - int(used) + sum(held.get(name, 0) for name in cached) + swap
             if group == base:
                 break
 
 
-def _of_limits() -> Iterator[int]:
+def _of_limits() -> list[int]:
     """What ulimit -v and ulimit -d leave."""
-    try:
+    left: list[int] = []
+    if sys.platform != "win32":
         import resource
-    except ImportError:
-        return
-    status = dict(re.findall(r"^(VmSize|VmData):\s+(\d+) kB", _read("/proc/self/status"), re.MULTILINE))
-    kinds: list[tuple[str, Any]] = [("VmSize", resource.RLIMIT_AS), ("VmData", resource.RLIMIT_DATA)]
-    for name, kind in kinds:
-        limit = resource.getrlimit(kind)[0]
-        if limit != resource.RLIM_INFINITY and name in status:
-            yield limit - 1024 * int(status[name])
+
+        status = _numbers("/proc/self/status")
+        for name, kind in (("VmSize", resource.RLIMIT_AS), ("VmData", resource.RLIMIT_DATA)):
+            limit = resource.getrlimit(kind)[0]
+            if limit != resource.RLIM_INFINITY and name in status:
+                left.append(limit - 1024 * status[name])
+    return left

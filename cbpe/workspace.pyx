@@ -4,6 +4,7 @@ A large block is a file of its own. Small ones are cut from the front of segment
 list of its size, to be taken again. Sizes are rounded up to four steps an octave: 1000 bytes -> 1024, 1025 -> 1280.
 """
 
+cimport cython
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
@@ -23,10 +24,12 @@ cdef struct Header:             # before each block of a mapped workspace
     uint64_t capacity           # bytes behind the header
 
 
+@cython.no_gc
 cdef class Workspace:
     """Where working arrays lie: in the C library's memory, or, if mapped, in scratch files in a folder.
 
-    scratch_dir: None for the system's folder for temporary files.
+    scratch_dir: None for the system's folder for temporary files. Whoever takes memory from it holds it by a reference
+    that no garbage collection may clear: hence no_gc, here and there, which none of them needs, for they make no cycle.
     """
 
     def __cinit__(self, bint mapped=False, scratch_dir=None):

@@ -99,12 +99,12 @@ def test_memory_that_there_is_is_known():
 def test_nothing_is_refused_where_nothing_is_known(monkeypatch):
     monkeypatch.setattr(memory, "_of_machine", lambda: iter(()))
     monkeypatch.setattr(memory, "_of_control_groups", lambda: iter(()))
-    monkeypatch.setattr(memory, "_of_limits", lambda: iter(()))
+    monkeypatch.setattr(memory, "_of_limits", list)
     assert memory.available() is None
     memory.require(1 << 60, "a test needs {needed}")
 
 
-def test_control_groups_are_read(tmp_path):
+def test_control_groups_are_read(tmp_path, monkeypatch):
     """Both versions; a group that is named but not mounted, as in a container; what the page cache would give back."""
     process = tmp_path / "cgroup"
     inner = tmp_path / "slice" / "inner"
@@ -115,7 +115,8 @@ def test_control_groups_are_read(tmp_path):
     (inner.parent / "memory.max").write_text("1000\n")
     (inner.parent / "memory.current").write_text("700\n")
     (inner.parent / "memory.stat").write_text("anon 300\ninactive_file 250\nactive_file 20\n")
-    assert list(memory._of_control_groups(tmp_path, str(process))) == [550]
+    monkeypatch.setattr(memory, "_read", lambda path, read=memory._read: "" if "meminfo" in str(path) else read(path))
+    assert list(memory._of_control_groups(tmp_path, str(process))) == [570]
     first = tmp_path / "memory"
     first.mkdir()
     process.write_text("11:cpu,cpuacct:/a\n4:memory:/docker/abc\n")
@@ -417,7 +418,7 @@ PEAK = """
         store = ChunkStore.from_files(path, num_threads=2, memory_limit=limit or None)
     elif how == "iterator":
         with open(path) as file:
-            texts = iter(lambda: file.read(9_000), "")
+            texts = (file.read(9_000) for _ in range(1000))
             store = ChunkStore.from_iterator(texts, num_threads=2, memory_limit=limit or None)
     else:
         store = ChunkStore.merge([ChunkStore.open(path)] * 2, memory_limit=limit or None)
@@ -429,15 +430,15 @@ PEAK = """
 @POSIX
 def test_the_peak_of_counting_honours_the_limit(tmp_path):
     path = tmp_path / "corpus.txt"
-    words_file(path, 3_000_000)
+    words_file(path, 3_300_000)
     assert int(run(PEAK, path, "", "files")) > 200_000_000
     whole = Path(f"{path}.chunks").read_bytes()
     assert int(run(PEAK, path, "64MB", "files")) <= 64_000_000
     assert Path(f"{path}.chunks").read_bytes() == whole
-    assert int(run(PEAK, path, "64MB", "iterator")) <= 64_000_000
     # a store larger than the limit, merged with itself
-    assert Path(f"{path}.chunks").stat().st_size > 90_000_000
+    assert len(whole) > 90_000_000
     assert int(run(PEAK, f"{path}.chunks", "64MB", "stores")) <= 64_000_000
+    assert int(run(PEAK, path, "64MB", "iterator")) <= 64_000_000
 
 
 @LINUX

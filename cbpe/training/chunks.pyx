@@ -629,6 +629,8 @@ cdef class ChunkCounter:
         cdef ChunkCounter counter
         for counter in counters:
             n_bytes += counter.n_bytes
+        if n >= FORESEEN:
+            require(40 * n + n_bytes, f"{n:,} distinct chunks need {{needed}} more to be put in order")
         cdef uint64_t[::1] counts = np.empty(n, np.uint64)
         cdef uint64_t[::1] places = np.empty(n, np.uint64)
         cdef uint64_t[::1] offsets = np.zeros(n + 1, np.uint64)

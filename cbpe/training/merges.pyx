@@ -62,6 +62,7 @@ cdef inline bint is_better(const Entry *one, const Entry *other) noexcept nogil:
     return one.count > other.count or (one.count == other.count and one.first < other.first)
 
 
+@cython.no_gc
 @cython.final
 cdef class Merger:
     """Merges one pair after another in an arena: first the known ones, uint32[n, 2], in their order; then the best, as

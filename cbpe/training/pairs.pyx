@@ -51,6 +51,7 @@ MAX_CELLS = 0xFFFFFFF0          # positions are 32 bits wide
 WAYS_OUT = "give a (lower) memory_limit=, drop rare chunks by min_count=, or take a larger machine"
 
 
+@cython.no_gc
 @cython.final
 cdef class Arena:
     """The distinct chunks as cells. See the top of this file.
@@ -192,6 +193,7 @@ cdef class Arena:
         return 1
 
 
+@cython.no_gc
 @cython.final
 cdef class PairIndex:
     """The pairs that are watched, by slot, and the table that finds a pair's slot."""
@@ -244,6 +246,7 @@ cdef class PairIndex:
             self.table.used = 0
 
 
+@cython.no_gc
 @cython.final
 cdef class PairSurvey:
     """Counts all pairs of an arena whose tokens are one cell each, then lists the occurrences of the pairs worth
