@@ -138,8 +138,8 @@ class ChunkStore:
 
         memory_limit: bytes, or a text such as "2GB", "512MB", "1.5GiB": about so much memory is used at most, and what
         does not fit goes to scratch files in scratch_dir (None: the system's folder for temporary files), which hold
-        up to about three times the store; the result is the same. The store is then mapped from such a file, which is
-        gone when the store is, or the process.
+        several times the store; the result is the same. The store is then mapped from such a file, which is gone when
+        the store is, or the process.
 
         Raises OSError naming the file, CorpusDecodeError, CorpusFormatError, CorpusTooLargeError, MemoryError,
         ImportError for what needs the extra cbpe[data], and ValueError for a limit that is too small to work with.
