@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from threading import Thread, current_thread, main_thread
 from typing import TypeVar
@@ -19,6 +19,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+LOOK_UP = 0.1               # seconds between two looks whether Ctrl-C was pressed
 GRACE = 0.5                 # seconds that threads are given to end when their results are not wanted any more
 
 
@@ -47,6 +48,15 @@ def heeding_ctrl_c(call: Callable[..., Result], *args: object) -> Result:
             outcome.set_exception(fault)
 
     Thread(target=run, daemon=True).start()
+    return _awaited(outcome)
+
+
+def _awaited(outcome: Future[Result]) -> Result:
+    """The outcome's result. Looks up now and then: a signal that comes while the process is stopped (Ctrl-Z), and on
+    some systems any, may be given to a thread that works, and a wait without end would not hear of it.
+    """
+    while not outcome.done():
+        wait([outcome], timeout=LOOK_UP)
     return outcome.result()
 
 
@@ -78,12 +88,12 @@ def in_order(
             thread.start()
         for item in items:
             if len(waiting) == 2 * num_threads:
-                yield waiting.popleft().result()
+                yield _awaited(waiting.popleft())
             future: Future[Result] = Future()
             waiting.append(future)
             queue.put((future, item))
         while waiting:
-            yield waiting.popleft().result()
+            yield _awaited(waiting.popleft())
     finally:
         for future in waiting:
             future.cancel()
