@@ -24,6 +24,7 @@ from cbpe.inputs.sources import Source
 
 AT_ONCE = 1 << 17           # bytes of a compressed file that are read at a time
 UNPACKED = 1 << 20          # bytes that come out at a time, at most
+BUFFER = 1 << 20            # bytes of a Parquet column that are read at a time
 
 _WEB = ("http://", "https://")
 _ZST_WINDOW = 1 << 31       # the largest that the zstd tool makes, with --long=31
@@ -275,14 +276,15 @@ _UNPACKERS: dict[str, Callable[[_Raw], Iterator[bytes]]] = {
 def open_parquet(source: Source) -> Any:
     """A pyarrow.parquet.ParquetFile, to be closed. Raises OSError, ImportError, CorpusFormatError."""
     parquet = needed("pyarrow.parquet", "Parquet files")
+    how = {"buffer_size": BUFFER, "pre_buffer": False}      # or a row group's column would be in memory as a whole
     with parquet_faults(source.path):
         if not source.is_url:
-            return parquet.ParquetFile(source.path)
+            return parquet.ParquetFile(source.path, **how)
         file = open_to_jump(source)
         if file is None:
             with open_raw(source) as whole:
                 file = io.BytesIO(whole.read())
-        return parquet.ParquetFile(file)
+        return parquet.ParquetFile(file, **how)
 
 
 @contextmanager
