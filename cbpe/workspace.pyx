@@ -92,7 +92,7 @@ cdef void *take_mapped(Memory *memory, uint64_t n_bytes) except NULL nogil:
     if header != NULL:
         memory.given[number] = (<void **> (header + 1))[0]
         return header + 1
-    if <uint64_t> (memory.end - memory.at) < rounded:
+    if <size_t> memory.end - <size_t> memory.at < rounded:
         with gil:
             (<Workspace> memory.owner).map_segment(rounded)
     header = <Header *> memory.at

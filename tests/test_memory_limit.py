@@ -35,6 +35,8 @@ def tiny_limits(monkeypatch):
     """Limits of any size are taken, threads are used for short texts, and parts are few, so that tests are quick."""
     monkeypatch.setattr(Limit, "LEAST", 1)
     monkeypatch.setattr(Limit, "LEAST_PER_THREAD", 1)
+    monkeypatch.setattr(Limit, "PER_THREAD", 0)
+    monkeypatch.setattr("cbpe.training.store._Work._check", lambda self, part: None)
     monkeypatch.setattr("cbpe.training.store.ENOUGH", 64)
     monkeypatch.setattr(corpus, "PART", 256)
     monkeypatch.setattr(spill, "PART_BITS", 4)
@@ -415,7 +417,7 @@ PEAK = """
     path, limit, how = sys.argv[1:]
     before = peak()
     if how == "files":
-        store = ChunkStore.from_files(path, num_threads=2, memory_limit=limit or None)
+        store = ChunkStore.from_files(path, num_threads=2, memory_limit=limit or None, special_tokens=["<e>"])
     elif how == "iterator":
         with open(path) as file:
             texts = (file.read(9_000) for _ in range(1000))

@@ -146,12 +146,13 @@ def pieces_of(files: Iterable[IO[bytes]], part: int, bits: int) -> Iterator[Piec
 class Limit:
     """A memory limit in bytes, how it is shared out, and the scratch files that keep it: close() it at the end.
 
-    Counters get most of it; the rest is for the windows of the threads, the interpreter's own and the allocator's
-    rounding. num_threads is lowered where each would get too little.
+    Counters get most of it; the rest is for what each thread reads, a few copies of up to 4 MB, and for the allocator's
+    rounding. There are fewer threads than wanted where each would get too little.
     """
 
     LEAST = 32_000_000
-    LEAST_PER_THREAD = 16_000_000
+    LEAST_PER_THREAD = 32_000_000
+    PER_THREAD = 16_000_000         # for what it reads
 
     def __init__(self, n_bytes: int, scratch_dir: StrPath | None) -> None:
         if n_bytes < self.LEAST:
@@ -162,10 +163,14 @@ class Limit:
 
     @property
     def share(self) -> int:
+        """What merging may take."""
         return self.n_bytes * 3 // 4
 
     def threads(self, wanted: int) -> int:
         return max(1, min(wanted, self.n_bytes // self.LEAST_PER_THREAD))
+
+    def share_of_counter(self, n_counters: int) -> int:
+        return min(self.share, self.n_bytes - n_counters * self.PER_THREAD) // n_counters
 
     def scratch_file(self) -> IO[bytes]:
         file = scratch_file(self.scratch_dir)

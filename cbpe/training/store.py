@@ -467,7 +467,7 @@ def _spills_of(
         return []
     spills = [Spill(limit, wanted) for _ in counters]
     for counter, spill in zip(counters, spills, strict=True):
-        counter.limit_to(limit.share // len(counters), spill.take)
+        counter.limit_to(limit.share_of_counter(len(counters)), spill.take)
     return spills
 
 
@@ -548,17 +548,18 @@ class _Work:
             return number, batch
 
     def _check(self, part: Part | DocumentPart) -> None:
-        """Raises MemoryError for a long text without cuts that is known to be too long: it is held more than once."""
-        size = part.size or 0
+        """Raises MemoryError for a text without cuts that is known to be too long: it is held more than once."""
         can_be_cut = self._splitter.cuttable and part.separators is None
-        if size <= LONG_PART or can_be_cut or isinstance(part, DocumentPart):
+        if part.size is None or can_be_cut or isinstance(part, DocumentPart):
             return
+        size = part.size
         what = f"{part.name}: {show_size(size)} in one piece, for the pattern gives no place to cut it,"
         if self._limit is not None and 4 * size > self._limit.n_bytes:
             raise MemoryError(
                 f"{what} take about {show_size(4 * size)}: memory_limit is {show_size(self._limit.n_bytes)}"
             )
-        require(3 * size, f"{what} take {{needed}}", "cut it into several files")
+        if size > LONG_PART:
+            require(3 * size, f"{what} take {{needed}}", "cut it into several files")
 
     def is_wanted(self) -> bool:
         return not self._stopped
