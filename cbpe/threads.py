@@ -52,8 +52,8 @@ def heeding_ctrl_c(call: Callable[..., Result], *args: object) -> Result:
 
 
 def _awaited(outcome: Future[Result]) -> Result:
-    """The outcome's result. Looks up now and then: a signal that comes while the process is stopped (Ctrl-Z), and on
-    some systems any, may be given to a thread that works, and a wait without end would not hear of it.
+    """The outcome's result. Looks up now and then: the system may give a signal to a thread that works, and then a wait
+    without end would not hear of it.
     """
     while not outcome.done():
         wait([outcome], timeout=LOOK_UP)
