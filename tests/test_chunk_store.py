@@ -34,6 +34,20 @@ def counted(texts, pattern, specials=()):
     return list(Counter(chunk for part in parts for chunk in reference.split(part, pattern)).items())
 
 
+@pytest.mark.parametrize("pattern", [*PATTERNS, r"\w+|\W"])
+@pytest.mark.usefixtures("small_parts")
+def test_order_is_kept_where_wrong_bytes_are_mended(tmp_path, pattern):
+    rng = random.Random(5)
+    pieces = [b"\xff", b"\xe3\x80", b"\xf0", b"a", b" b", b"\n", b"\nword", b"<e>", b"z<e>a", "é漢".encode()]
+    path = tmp_path / "f.txt"
+    for data in [b"\xff" * 10 + b"z<e>a", *(b"".join(rng.choices(pieces, k=60)) for _ in range(40))]:
+        path.write_bytes(data)
+        # a character may not be made of bytes on either side of a special token
+        text = "<e>".join(part.decode("utf-8", "replace") for part in data.split(b"<e>"))
+        store = ChunkStore.from_files(path, pattern, special_tokens=["<e>"], errors="replace", num_threads=1)
+        assert list(store) == counted([text], pattern, ["<e>"]), data
+
+
 @pytest.fixture
 def small_parts(monkeypatch):
     """Windows and parts so small that every text of these tests has many."""

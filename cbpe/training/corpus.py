@@ -17,7 +17,7 @@ is translated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -405,14 +405,16 @@ def _count_pieces(
     A native splitter sees behind the last piece what lies beyond the cut.
     """
     if part.separators is None:
-        yield from _count_piece(counter, splitter, part, buffer, 0, size, limit, strict)
+        yield from _count_piece(counter, splitter, part, buffer, 0, size, limit, strict, part.place)
         return
     nothing = np.zeros(1, np.uint64)
     begins, ends, _ = part.separators.stretches(buffer, nothing, np.array([limit], np.uint64), nothing)
-    done = 0
+    done = behind = 0
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
         yield begin - done
-        yield from _count_piece(counter, splitter, part, buffer, begin, size if end == limit else end, end, strict)
+        to = size if end == limit else end
+        place = max(part.place + begin, behind)         # mended text may be longer than what stands in the file
+        behind = yield from _count_piece(counter, splitter, part, buffer, begin, to, end, strict, place)
         done = end
     yield limit - done
 
@@ -426,11 +428,15 @@ def _count_piece(
     end: int,
     limit: int,
     strict: bool,
-) -> Iterator[int]:
-    """Counts buffer[begin:limit], a text of its own except that it goes on to end if that is more."""
+    place: int,
+) -> Generator[int, None, int]:
+    """Counts buffer[begin:limit], a text of its own except that it goes on to end if that is more.
+
+    place: of its first byte. Returns a place behind all that was counted.
+    """
     if begin == limit:
-        return
-    place = part.place + begin
+        return place
+    behind = place + limit - begin
     if splitter.cuttable:
         piece = buffer[begin:end] + bytes(PAD)
         _check(counter.count(piece, end - begin, limit - begin, True, place, strict), part, piece, part.start + begin)
@@ -446,6 +452,7 @@ def _count_piece(
         except UnicodeDecodeError as fault:
             _check(-2 - fault.start, part, piece, part.start + begin)
     yield limit - begin
+    return max(behind, place)
 
 
 def _check(done: int, part: Part, buffer: bytes | bytearray, offset: int) -> None:
