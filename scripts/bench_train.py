@@ -126,13 +126,15 @@ PEERS = [name for name in TRAINERS if name != "cbpe"]
 
 
 def peak_memory() -> int | None:
-    """Bytes that this process had in memory at its most, mapped pages included; None where the system does not tell."""
+    """Bytes that this process had in memory at its most, mapped pages included; None where the system does not tell.
+
+    (Of getrusage's figure a child inherits its parent's part, across exec.)
+    """
     try:
-        import resource
-    except ImportError:      # Windows
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
         return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def run_here(name: str, job: Job) -> None:

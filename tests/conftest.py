@@ -17,7 +17,6 @@ import pytest
 
 import cbpe
 
-
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

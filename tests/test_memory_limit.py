@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from peak import PEAK_MEMORY, needs_peak_memory
 
 from cbpe import BasicTokenizer, RegexTokenizer, memory
 from cbpe.errors import ChunkStoreError, CorpusTooLargeError
@@ -410,26 +411,26 @@ def test_nothing_stays_after_an_interruption_C19(tmp_path, number):
         assert os.listdir(scratch) == []
 
 
-PEAK = """
-    import resource, sys
-    from cbpe import ChunkStore
-    peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    path, limit, how = sys.argv[1:]
-    before = peak()
-    if how == "files":
-        store = ChunkStore.from_files(path, num_threads=2, memory_limit=limit or None, special_tokens=["<e>"])
-    elif how == "iterator":
-        with open(path) as file:
-            texts = (file.read(9_000) for _ in range(1000))
-            store = ChunkStore.from_iterator(texts, num_threads=2, memory_limit=limit or None)
-    else:
-        store = ChunkStore.merge([ChunkStore.open(path)] * 2, memory_limit=limit or None)
-    store.save(path + ".chunks")
-    print(peak() - before)
+PEAK = f"""
+{PEAK_MEMORY}
+import sys
+from cbpe import ChunkStore
+path, limit, how = sys.argv[1:]
+before = peak_memory()
+if how == "files":
+    store = ChunkStore.from_files(path, num_threads=2, memory_limit=limit or None, special_tokens=["<e>"])
+elif how == "iterator":
+    with open(path) as file:
+        texts = (file.read(9_000) for _ in range(1000))
+        store = ChunkStore.from_iterator(texts, num_threads=2, memory_limit=limit or None)
+else:
+    store = ChunkStore.merge([ChunkStore.open(path)] * 2, memory_limit=limit or None)
+store.save(path + ".chunks")
+print(peak_memory() - before)
 """
 
 
-@POSIX
+@needs_peak_memory
 def test_the_peak_of_counting_honours_the_limit(tmp_path):
     path = tmp_path / "corpus.txt"
     words_file(path, 3_300_000)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import reference
+from peak import PEAK_MEMORY, needs_peak_memory
 
 from cbpe import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN, RegexTokenizer
 from cbpe.training import ChunkStore, learn_merges
@@ -85,19 +86,18 @@ def test_results_depend_on_nothing_but_the_text_C09(tmp_path):
         assert run(script, str(path), str([1, 2, 4, 8][seed % 4]), PYTHONHASHSEED=str(seed)).strip() == expected
 
 
-PEAK = """
-    import resource, sys
-    from cbpe import BasicTokenizer, RegexTokenizer
-    peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    before = peak()
-    tokenizer = globals()[sys.argv[1]]()
-    tokenizer.train_from_files(sys.argv[2], int(sys.argv[3]), num_threads=2)
-    print(peak() - before)
+PEAK = f"""
+{PEAK_MEMORY}
+import sys
+from cbpe import BasicTokenizer, RegexTokenizer
+before = peak_memory()
+tokenizer = globals()[sys.argv[1]]()
+tokenizer.train_from_files(sys.argv[2], int(sys.argv[3]), num_threads=2)
+print(peak_memory() - before)
 """
-needs_rusage = pytest.mark.skipif(sys.platform == "win32", reason="peak memory is read with resource.getrusage")
 
 
-@needs_rusage
+@needs_peak_memory
 def test_memory_follows_the_distinct_chunks_and_not_the_file_C18(sources, tmp_path):
     path = tmp_path / "repeated.txt"
     data = sources.read_bytes()
@@ -110,7 +110,7 @@ def test_memory_follows_the_distinct_chunks_and_not_the_file_C18(sources, tmp_pa
     assert many < once + 8_000_000
 
 
-@needs_rusage
+@needs_peak_memory
 @pytest.mark.parametrize("name", ["BasicTokenizer", "RegexTokenizer"])
 def test_one_endless_chunk_takes_twelve_bytes_a_byte_at_most_C18(tmp_path, name):
     path = tmp_path / "letters.txt"
