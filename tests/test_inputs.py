@@ -350,6 +350,20 @@ def test_standard_input(tmp_path, name):
         assert store.sources == [name]
 
 
+@pytest.mark.parametrize("name", ["-.jsonl", "-.jsonl.gz", "-.ndjson", "-.txt.gz"])
+def test_standard_input_of_other_kinds(tmp_path, name):
+    texts = nasty_documents(7) if "json" in name else ["".join(nasty_documents(7))]
+    data = "".join(json.dumps({"text": text}) + "\n" for text in texts) if "json" in name else texts[0]
+    given = gzip.compress(data.encode()) if name.endswith(".gz") else data.encode()
+    script = f"from cbpe import ChunkStore; ChunkStore.from_files({name!r}).save('store')"
+    subprocess.run([sys.executable, "-c", script], input=given, cwd=tmp_path, check=True)
+    with ChunkStore.open(tmp_path / "store") as store:
+        assert list(store) == counted(texts, GPT4_SPLIT_PATTERN)
+        assert store.sources == [name]
+    with pytest.raises(CorpusFormatError, match="write it to a file"):
+        find_sources("-.parquet")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent as POSIX does")
 @pytest.mark.parametrize("call", ["ChunkStore.from_files('-', num_threads=2)", "tokenizer.encode_file('-', 'o.bin')"])
 def test_ctrl_c_is_heard_while_waiting_for_input_C19(tmp_path, call):

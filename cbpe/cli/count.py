@@ -49,7 +49,7 @@ def count(
     """Count the distinct chunks of a corpus, to train on them later, many times if need be.
 
     CORPUS is text, .jsonl or .parquet files, also packed (.gz, .bz2, .xz, .zst); folders and globs of them; URLs, such
-    as s3://...; or - for stdin.
+    as s3://...; or - for stdin (-- -.jsonl if JSONL comes).
 
     Writes STORE, whole or not at all, from which cbpe train --from-chunks trains what it would from the corpus. To
     count on many machines, give each the same CORPUS and another --shard.

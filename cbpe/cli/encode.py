@@ -67,7 +67,7 @@ def encode(
     """Encode a corpus to ids. A text file is a document, and so is each line of JSONL and each row of Parquet.
 
     CORPUS is text, .jsonl or .parquet files, also packed (.gz, .bz2, .xz, .zst); folders and globs of them; URLs, such
-    as s3://...; or - for stdin.
+    as s3://...; or - for stdin (-- -.jsonl if JSONL comes).
 
     Writes OUT, the ids end to end, little-endian and without a header, as np.memmap opens them; and OUT.idx.json, which
     says what they are. Both are written whole or not at all. A special token that stands in a text is text.

@@ -47,9 +47,9 @@ def stats(
 ) -> None:
     """Encode a corpus and say how it went: bytes, ids, bytes per id, frequent ids, ids that are never used.
 
-    CORPUS is text, .jsonl or .parquet files, also packed (.gz, .bz2, .xz, .zst); folders and globs of them; URLs, such
-    as s3://...; or - for stdin. Memory does not grow with it. Bytes are those that are encoded. A special token that
-    stands in a text is text.
+    CORPUS is text, .jsonl or .parquet files, also packed (.gz, .bz2, .xz, .zst); folders and globs of them; URLs,
+    such as s3://...; or - for stdin (-- -.jsonl if JSONL comes). Memory does not grow with it. Bytes are those that
+    are encoded. A special token that stands in a text is text.
 
     Without CORPUS, say what was recorded when the model was trained (MODEL's .stats.json file): the tokens of its
     corpus at the usual vocabulary sizes, with --json at every size, and what each size costs. Nothing is written.

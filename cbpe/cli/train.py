@@ -106,7 +106,7 @@ def train(
     """Train a tokenizer on a corpus, of which each file, JSONL line or Parquet row is a text of its own.
 
     CORPUS is text, .jsonl or .parquet files, also packed (.gz, .bz2, .xz, .zst); folders and globs of them; URLs, such
-    as s3://...; or - for stdin.
+    as s3://...; or - for stdin (-- -.jsonl if JSONL comes).
 
     Writes PREFIX.model, which cbpe and minbpe load; PREFIX.vocab, which shows the tokens to people; and
     PREFIX.stats.json, from which cbpe stats tells how every smaller vocabulary would do. Each is written whole or not

@@ -5,7 +5,8 @@ source has one number, its index in this list, and with an offset in it makes a 
 text or JSONL is a source. A Parquet file is as many as it has row groups, because where a text stands in a row group
 is known without having read the ones before.
 
-What a file holds is told by its name: corpus.txt, corpus.jsonl.zst, corpus.parquet. In a folder only files with such a
+What a file holds is told by its name: corpus.txt, corpus.jsonl.zst, corpus.parquet; and so it is of standard input,
+which is "-" if it is text, and otherwise "-.jsonl" or "-.jsonl.zst". In a folder only files with such a
 name are taken; what is named outright is read, as text if its name says nothing else.
 """
 
@@ -17,7 +18,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cbpe.errors import CorpusFormatError, CorpusTooLargeError
@@ -31,6 +32,7 @@ OFFSET_BITS = 64 - SOURCE_BITS
 KINDS = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 COMPRESSIONS = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
 
+_STDIN = re.compile(r"-(\.\w+){0,2}")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _AT_ONCE = 16               # Parquet files elsewhere whose footers are fetched at the same time
 
@@ -68,7 +70,8 @@ def find_sources(paths: StrPath | Iterable[StrPath]) -> list[Source]:
 
     paths: one or several of: a file; a folder, of which all files with a known name are taken, those of its folders
     too, in the order of their names, but none that is hidden; a str with glob characters that is no file itself ("**"
-    goes down); "-"; a URL such as "s3://bucket/folder", for which the same holds.
+    goes down); "-", or "-.jsonl" or "-.txt.gz" to say what comes; a URL such as "s3://bucket/folder", for which the
+    same holds.
 
     Raises OSError for what is not there or cannot be opened, FileNotFoundError for a folder or a glob without files;
     CorpusFormatError for Parquet that cannot be read; ImportError naming the extra that such files need; TypeError.
@@ -80,8 +83,8 @@ def find_sources(paths: StrPath | Iterable[StrPath]) -> list[Source]:
         name = os.fspath(path)
         if not isinstance(name, str):
             raise TypeError(f"paths are str or os.PathLike, not {type(name).__name__}")
-        if name == "-":
-            found.append(Source("-", "-"))
+        if _STDIN.fullmatch(name):
+            found.append(replace(_named_outright(name, "-", None), name=name))
         elif _URL.match(name):
             found += _at_url(name)
         else:
@@ -114,8 +117,8 @@ def kind_of(name: str) -> tuple[str, str | None] | None:
 def _named_outright(name: str, path: str, size: int | None) -> Source:
     """The source of a file that was asked for: text if its name says nothing else."""
     kind, compression = kind_of(name) or ("text", COMPRESSIONS.get(os.path.splitext(name.lower())[1]))
-    if kind == "parquet" and compression:
-        raise CorpusFormatError(name, "is compressed as a whole, and Parquet is not read from its beginning; unpack it")
+    if kind == "parquet" and (compression or path == "-"):
+        raise CorpusFormatError(name, "Parquet is not read from its beginning: write it to a file, unpacked")
     return Source(path, path, kind, compression, size)
 
 
