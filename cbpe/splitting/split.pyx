@@ -435,10 +435,14 @@ def _write_ends(uint32_t base, uint64_t starts, str isa_name not None):
     """What becomes of a block's starts: of base 64 and starts 0b101, [64, 66]."""
     cdef const isa *way = _isa_named(isa_name)
     cdef uint32_t ends[64 + PAD]
-    cdef size_t i
+    cdef uint32_t *behind
     if way.write_ends == NULL:
         raise ValueError(f"{isa_name} makes no masks")
-    return [ends[i] for i in range(<size_t> (way.write_ends(ends, base, starts) - ends))]
+    behind = way.write_ends(ends, base, starts)
+    written = []
+    while ends + len(written) != behind:        # (checks for overflow take a difference of pointers for one of bytes)
+        written.append(ends[len(written)])
+    return written
 
 
 def _character_classes():
