@@ -62,6 +62,7 @@ def tiktoken(ranks: str) -> dict[str, Call]:
     return {
         "array": lambda text: encoder.encode_to_numpy(text, disallowed_special=()),
         "list": encoder.encode_ordinary,
+        "decode array": encoder.decode_bytes,
         "decode list": encoder.decode_bytes,
     }
 
