@@ -330,6 +330,7 @@ def testnext_cut_finds_the_first_cut() -> None:
     for text in itertools.chain(strings("a\n \x1c\r", 6), strings("a\n/\r.", 6)):
         for start in range(len(text) + 2):
             assert split.next_cut(text.encode(), start) == first_cut(text, start), (text, start)
+        assert split.last_cut(text.encode()) == max(first_cut(text, start) for start in range(len(text) + 1)), text
     assert split.next_cut(b"\nab\nc", 1) == 1
     assert split.next_cut(b"\nab\nc", 2) == 4
     assert split.next_cut(b"a\nb", 100) == -1

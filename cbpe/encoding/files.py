@@ -32,7 +32,7 @@ from cbpe.files import atomic_write
 from cbpe.inputs.documents import Faults, LineBlock, RowBlock, RowGroups, line_blocks
 from cbpe.inputs.sources import Source
 from cbpe.inputs.streams import open_stream, open_stream_at
-from cbpe.splitting.split import next_cut
+from cbpe.splitting.split import last_cut
 from cbpe.threads import in_order
 from cbpe.training.corpus import PART, Part, Window
 
@@ -48,7 +48,7 @@ Place = tuple[int, int]
 class TextBlock:
     """Documents of a text file, bytes that may not be UTF-8, the first beginning at offset, gap bytes between them.
 
-    is_open: the last of them goes on in the next block.
+    is_open: the last of them goes on in the next block, and has FOLLOWER in place of that.
     """
 
     name: str
@@ -148,7 +148,7 @@ def encode_piece(
         ids, offsets = _encode_text(block, encode, faults)
     else:
         ids, offsets = encode(block.texts(faults).as_list())
-    if len(ids) and int(ids.max()) > np.iinfo(dtype).max:
+    if dtype.itemsize < ids.itemsize and len(ids) and int(ids.max()) > np.iinfo(dtype).max:
         raise OverflowError(f"{block.name}: id {ids.max()} does not fit {dtype}")
     ids = ids.astype(dtype, copy=False)
     ends = offsets[1:]
@@ -162,13 +162,10 @@ def encode_piece(
 
 def _encode_text(block: TextBlock, encode: Encode, faults: Faults) -> tuple[Ids, Offsets]:
     """The ids of documents of a text file, and their offsets."""
-    texts = block.documents
-    if block.is_open:
-        texts = [*texts[:-1], texts[-1] + FOLLOWER]
     try:
-        ids, offsets = encode(texts)
+        ids, offsets = encode(block.documents)
     except UnicodeDecodeError:
-        ids, offsets = encode([_mended(block, i, text, faults) for i, text in enumerate(texts)])
+        ids, offsets = encode([_mended(block, i, text, faults) for i, text in enumerate(block.documents)])
     if block.is_open:
         ids = ids[:-1]
         offsets[-1] -= 1
@@ -243,9 +240,8 @@ def _text_pieces(number: int, source: Source, cuttable: bool, separator: bytes, 
                 ended = ended and window.size < wanted
             else:
                 wanted = window.size
-            with memoryview(window.buffer) as view:
-                text = bytes(view[: min(wanted, window.size)])
-            documents, done, is_open = _documents(text, separator, cuttable, ended)
+            with memoryview(window.buffer) as view, view[: min(wanted, window.size)] as text:
+                documents, done, is_open = _documents(text, separator, cuttable, ended)
             if ended and not documents[-1] and (window.offset or len(documents) > 1):
                 documents.pop()                     # nothing stands behind the last separator
             offset = window.offset
@@ -264,22 +260,17 @@ def _text_pieces(number: int, source: Source, cuttable: bool, separator: bytes, 
                     window.advance(0)
 
 
-def _documents(text: bytes, separator: bytes, cuttable: bool, ended: bool) -> tuple[list[bytes], int, bool]:
+def _documents(text: memoryview, separator: bytes, cuttable: bool, ended: bool) -> tuple[list[bytes], int, bool]:
     """The documents in a text that may go on, how far they reach in it, and whether the last of them goes on.
 
-    b"a|b|c" -> [b"a", b"b"], 4, False if it goes on; [b"a", b"b", b"c"], 5, False if it has ended.
+    b"a|b|c" -> [b"a", b"b"], 4, False if it goes on; [b"a", b"b", b"c"], 5, False if it has ended. Without a separator
+    b"a\\nb c" -> [b"a\\na"], 2, True.
     """
-    documents = text.split(separator) if separator else [text]
+    documents = bytes(text).split(separator) if separator else [b""]
     if ended:
-        return documents, len(text), False
+        return documents if separator else [bytes(text)], len(text), False
     if len(documents) > 1:
         return documents[:-1], len(text) - len(documents[-1]), False
     # a separator may have begun at the end of the text, and is not to be cut
-    cut = _cut(text[: len(text) - max(0, len(separator) - 1)]) if cuttable else 0
-    return [text[:cut]], cut, True
-
-
-def _cut(text: bytes) -> int:
-    """Where to cut a text that goes on: late if that is possible, so that little of it is read again; 0 if nowhere."""
-    cut = next_cut(text, len(text) // 4 * 3)
-    return max(0, cut if cut > 0 else next_cut(text))
+    cut = max(0, last_cut(text[: len(text) - max(0, len(separator) - 1)])) if cuttable else 0
+    return [b"".join((text[:cut], FOLLOWER))], cut, True

@@ -299,22 +299,36 @@ cdef int64_t find_cut(const uint8_t *text, size_t n, size_t start) noexcept nogi
     "a\\nb\\n c" -> 2 from 0 on, -1 from 3 on. A wrong byte is no whitespace; but at the end of text[0:n], where more
     bytes might make a character of what stands there, nothing is certain and nothing is found. "/" as in "a\\n/b" only.
     """
-    cdef size_t p = start if start > 0 else 1, next = 0
+    cdef size_t p = start if start > 0 else 1
     cdef const uint8_t *newline
-    cdef unsigned class_
     while p < n:
         newline = <const uint8_t *> memchr(text + p - 1, c"\n", n - p)
         if newline == NULL:
             return -1
         p = newline - text + 1
-        class_ = class_at(text, n, p, &next)
-        if class_ == WRONG:
-            if not _is_incomplete(text + p, n - p):
-                return p
-        elif class_ != SPACE and (text[p] != c"/" or _ends_in_a_word(text, p - 1)):
+        if _is_cut(text, n, p):
             return p
         p += 1
     return -1
+
+
+cdef int64_t find_last_cut(const uint8_t *text, size_t n) noexcept nogil:
+    """The last offset that find_cut would find from somewhere on; or -1."""
+    cdef size_t p = n
+    while p > 1:
+        p -= 1
+        if text[p - 1] == c"\n" and _is_cut(text, n, p):
+            return p
+    return -1
+
+
+cdef inline bint _is_cut(const uint8_t *text, size_t n, size_t p) noexcept nogil:
+    """Whether p, behind a newline, is a cut, and certain to be one. p < n."""
+    cdef size_t next = 0
+    cdef unsigned class_ = class_at(text, n, p, &next)
+    if class_ == WRONG:
+        return not _is_incomplete(text + p, n - p)
+    return class_ != SPACE and (text[p] != c"/" or _ends_in_a_word(text, p - 1))
 
 
 cdef inline bint _ends_in_a_word(const uint8_t *text, size_t n) noexcept nogil:
@@ -393,7 +407,7 @@ cdef size_t incomplete_tail(const uint8_t *text, size_t n) noexcept nogil:
     return 0
 
 
-# --- The same for Python: next_cut for corpus.py, the others for tests ---
+# --- The same for Python: next_cut and last_cut for whoever reads corpora, the others for tests ---
 
 def _splitter_for_isa(pattern, str isa_name not None):
     """splitter_for by a certain instruction set; ValueError if this machine lacks it, or the pattern is not native."""
@@ -486,9 +500,14 @@ def _settled(Splitter splitter, bytes text):
     return settled(<const uint8_t *> PyBytes_AS_STRING(text), len(text), words, len(ends))
 
 
-def next_cut(bytes text, size_t start=0):
-    """find_cut in a bytes object."""
-    return find_cut(<const uint8_t *> PyBytes_AS_STRING(text), len(text), start)
+def next_cut(const uint8_t[::1] text not None, size_t start=0):
+    """find_cut in a buffer of bytes."""
+    return find_cut(&text[0], text.shape[0], start) if text.shape[0] > 0 else -1
+
+
+def last_cut(const uint8_t[::1] text not None):
+    """find_last_cut in a buffer of bytes."""
+    return find_last_cut(&text[0], text.shape[0]) if text.shape[0] > 0 else -1
 
 
 def _check_utf8(bytes text):
