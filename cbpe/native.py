@@ -22,7 +22,7 @@ from cbpe.base import Attribute, Tokenizer
 from cbpe.curve import CompressionCurve, SizeAdvice, Statistics, advice, advice_table
 from cbpe.encoding.batch import Parts, encode_flat, encode_lists, parts_of
 from cbpe.encoding.encoder import all_encodable, encodable
-from cbpe.encoding.files import encode_files
+from cbpe.encoding.files import Encode, encode_files
 from cbpe.encoding.shards import Shards, encode_shards
 from cbpe.encoding.usage import count_ids
 from cbpe.errors import (
@@ -681,19 +681,11 @@ class NativeTokenizer(Tokenizer):
         elif eot is not None:
             eot = _as_int(eot, "eot")
             model.decoder.decode_bytes([eot])       # says if there is no such id
-        splitter = self._splitter(model)
-        encoder = model.encoder
-
-        def encode(texts: list[bytes]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-            if self._encodes_its_own_way:
-                lists = [self.encode_ordinary(text.decode()) for text in texts]
-                return np.array(list(chain.from_iterable(lists)), np.uint32), np.cumsum([0, *map(len, lists)])
-            return encoder.encode_batch_to_numpy(texts, splitter)
-
+        encode, cuttable = self._encoding_of_texts(model)
         return {
             "sources": sources,
             "encode": encode,
-            "cuttable": splitter.cuttable and not self._encodes_its_own_way,
+            "cuttable": cuttable,
             "text_field": text_field,
             "separator": separator,
             "dtype": kind,
@@ -707,6 +699,19 @@ class NativeTokenizer(Tokenizer):
                 "cbpe_version": cbpe.__version__,
             },
         }
+
+    def _encoding_of_texts(self, model: Model) -> tuple[Encode, bool]:
+        """What encodes texts in UTF-8, as encode_files wants it, and whether they may be cut."""
+        splitter = self._splitter(model)
+        encoder = model.encoder
+
+        def encode(texts: list[bytes]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+            if self._encodes_its_own_way:
+                lists = [self.encode_ordinary(text.decode()) for text in texts]
+                return np.array(list(chain.from_iterable(lists)), np.uint32), np.cumsum([0, *map(len, lists)])
+            return encoder.encode_batch_to_numpy(texts, splitter)
+
+        return encode, splitter.cuttable and not self._encodes_its_own_way
 
     def count(self, text: str, allowed_special: str | Set[str] = "none_raise") -> int:
         """How many ids encode gives for a text."""

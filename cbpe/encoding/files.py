@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -29,12 +29,12 @@ from tqdm import tqdm
 
 from cbpe.errors import CorpusDecodeError
 from cbpe.files import atomic_write
-from cbpe.inputs.documents import Faults, LineBlock, RowBlock, RowGroups, line_blocks
-from cbpe.inputs.sources import Source
-from cbpe.inputs.streams import open_stream, open_stream_at
+from cbpe.inputs.documents import Faults, LineBlock, RowBlock, RowGroups, line_blocks, stretch_blocks
+from cbpe.inputs.sources import Source, Stretch
+from cbpe.inputs.streams import Limited, open_stream, open_stream_at, open_to_jump
 from cbpe.splitting.split import last_cut
 from cbpe.threads import in_order
-from cbpe.training.corpus import PART, Part, Window
+from cbpe.training.corpus import PART, Part, Window, cut_in_file, separators_of
 
 FOLLOWER = b"a"             # what an unfinished document is shown in place of what follows
 
@@ -213,6 +213,32 @@ def pieces(
                 yield from _text_pieces(number, source, cuttable, gap, offset)
 
 
+def stretch_pieces(
+    stretches: Iterable[Stretch], *, cuttable: bool, text_field: str = "text", separator: str | None = None
+) -> Iterator[Piece]:
+    """The pieces of stretches, in order; the other arguments are those of pieces.
+
+    A stretch that is only some of a text takes cuttable, and a separator without a line end.
+    """
+    gap = (separator or "").encode()
+    with RowGroups() as row_groups:
+        for stretch in stretches:
+            number, source = stretch.number, stretch.source
+            if source.kind == "parquet":
+                yield from _row_pieces(row_groups, number, source, text_field, 0)
+            elif source.kind == "jsonl":
+                for block in stretch_blocks(stretch, text_field):
+                    yield _line_piece(number, block)
+            elif stretch.end is None or source.size is None:
+                yield from _text_pieces(number, source, cuttable, gap, 0)
+            else:
+                finder = separators_of([separator] if separator else [])
+                with open_to_jump(source) as file:
+                    begin, end = (cut_in_file(file, at, source.size, finder) for at in (stretch.begin, stretch.end))
+                if begin < end:
+                    yield from _text_pieces(number, source, cuttable, gap, begin, end if end < source.size else None)
+
+
 def _row_pieces(row_groups: RowGroups, number: int, source: Source, text_field: str, start: int) -> Iterator[Piece]:
     for block in row_groups.blocks(number, source, text_field, start):
         yield Piece((number, block.row), (number, block.row + len(block.column)), block, block.cost)
@@ -221,14 +247,22 @@ def _row_pieces(row_groups: RowGroups, number: int, source: Source, text_field: 
 def _line_pieces(number: int, source: Source, text_field: str, start: int) -> Iterator[Piece]:
     with open_stream(source) as stream:
         for block in line_blocks(number, source, stream, text_field, start):
-            yield Piece((number, block.offset), (number, block.offset + len(block.data)), block, block.cost)
+            yield _line_piece(number, block)
 
 
-def _text_pieces(number: int, source: Source, cuttable: bool, separator: bytes, start: int) -> Iterator[Piece]:
-    with open_stream_at(source, start) as stream:
+def _line_piece(number: int, block: LineBlock) -> Piece:
+    return Piece((number, block.offset), (number, block.offset + len(block.data)), block, block.cost)
+
+
+def _text_pieces(
+    number: int, source: Source, cuttable: bool, separator: bytes, start: int, stop: int | None = None
+) -> Iterator[Piece]:
+    """The pieces of a text from start on, to its end or to a cut at stop, where the last document goes on."""
+    with open_stream_at(source, start) as file:
+        stream: Any = file if stop is None else Limited(file, stop - start, source.name)
         size = PART
         if source.compression is None and source.size is not None:
-            left = source.size - start + 1          # 1: to see that it ends there
+            left = (stop or source.size) - start + 1        # 1: to see that it ends there
             size = min(left, PART) if cuttable or separator else left
         window = Window(stream, Part(source.name, start, None, 0, stream=stream), size)
         spent = 0
@@ -242,7 +276,10 @@ def _text_pieces(number: int, source: Source, cuttable: bool, separator: bytes, 
                 wanted = window.size
             with memoryview(window.buffer) as view, view[: min(wanted, window.size)] as text:
                 documents, done, is_open = _documents(text, separator, cuttable, ended)
-            if ended and not documents[-1] and (window.offset or len(documents) > 1):
+            if ended and stop is not None:
+                is_open = True
+                documents[-1] += FOLLOWER
+            elif ended and not documents[-1] and (window.offset or len(documents) > 1):
                 documents.pop()                     # nothing stands behind the last separator
             offset = window.offset
             read = stream.n_read if source.compression else offset + done - start

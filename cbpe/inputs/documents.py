@@ -12,6 +12,7 @@ already. Of neither is a Python object made for a text.
 from __future__ import annotations
 
 import json
+import operator
 import threading
 import warnings
 from collections.abc import Iterator
@@ -24,8 +25,8 @@ import numpy.typing as npt
 from cbpe.errors import CorpusFormatError, CorpusTooLargeError
 from cbpe.inputs.extra import needed
 from cbpe.inputs.lines import texts_of_lines
-from cbpe.inputs.sources import OFFSET_BITS, Source
-from cbpe.inputs.streams import open_parquet, parquet_faults, read_fully
+from cbpe.inputs.sources import OFFSET_BITS, Source, Stretch
+from cbpe.inputs.streams import Limited, open_parquet, open_stream, open_to_jump, parquet_faults, read_fully
 
 PAD = bytes(64)             # behind texts, for native splitters to read
 BLOCK = 1 << 20             # bytes of lines, or of a column, in a block
@@ -60,6 +61,17 @@ class Faults:
             self.skipped += 1
             if self._first is None or place < self._first[0]:
                 self._first = place, fault
+
+    @property
+    def first(self) -> tuple[int, CorpusFormatError] | None:
+        """What is wrong with the first document that was left out, and its place."""
+        return self._first
+
+    def add(self, skipped: int, first: tuple[int, CorpusFormatError] | None) -> None:
+        """Counts what was left out elsewhere, of which first is the first."""
+        with self._lock:
+            self.skipped += skipped
+            self._first = min(filter(None, (self._first, first)), key=operator.itemgetter(0), default=None)
 
     def warn(self, stacklevel: int = 2) -> None:
         """Tells by a UserWarning what was left out, if anything was."""
@@ -170,11 +182,16 @@ def text_of_line(line: bytes, field: str, mend: bool) -> bytes:
         return content.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-def line_blocks(number: int, source: Source, stream: Any, field: str, start: int = 0) -> Iterator[LineBlock]:
-    """The blocks of a JSONL file, the source of that number, from the line on that begins at byte start."""
+def line_blocks(
+    number: int, source: Source, stream: Any, field: str, start: int = 0, at: int = 0
+) -> Iterator[LineBlock]:
+    """The blocks of a JSONL file, the source of that number, from the line on that begins at byte start.
+
+    at: the byte where the stream stands, at the beginning of a line, from which lines are counted.
+    """
     place = number << OFFSET_BITS
-    offset, line = 0, 1
-    spent = 0
+    offset, line = at, 1
+    spent = at
     unfinished: list[bytes] = []        # of a line that is longer than a block
     ended = False
     while not ended:
@@ -200,6 +217,46 @@ def line_blocks(number: int, source: Source, stream: Any, field: str, start: int
             spent = read
         line += block.count(b"\n")
         offset += len(block)
+
+
+def stretch_blocks(stretch: Stretch, field: str) -> Iterator[LineBlock]:
+    """The blocks of a stretch of a JSONL file. Lines are counted from where it begins: see in_file."""
+    number, source = stretch.number, stretch.source
+    if stretch.end is None:
+        with open_stream(source) as stream:
+            yield from line_blocks(number, source, stream, field)
+        return
+    with open_to_jump(source) as file:
+        begin, end = (_line_in_file(file, wanted) for wanted in (stretch.begin, stretch.end))
+        file.seek(begin)
+        yield from line_blocks(number, source, Limited(file, end - begin, source.name), field, at=begin)
+
+
+def _line_in_file(file: Any, wanted: int) -> int:
+    """Where the first line at or behind wanted begins, or the file ends."""
+    if wanted <= 0:
+        return 0
+    at: int = wanted - 1
+    file.seek(at)
+    while data := file.read(1 << 16):
+        end: int = data.find(b"\n")
+        if end >= 0:
+            return at + end + 1
+        at += len(data)
+    return at
+
+
+def in_file(fault: CorpusFormatError, stretch: Stretch) -> CorpusFormatError:
+    """What is wrong with a line of a stretch, with the line's number in the file."""
+    if fault.line is None or not stretch.begin:
+        return fault
+    with open_to_jump(stretch.source) as file:
+        begin = _line_in_file(file, stretch.begin)
+        file.seek(0)
+        blocks = iter(lambda: file.read(min(BLOCK, begin - file.tell())), b"")
+        before = sum(block.count(b"\n") for block in blocks)
+    source, reason, line, row = fault.args
+    return CorpusFormatError(source, reason, line + before, row)
 
 
 def check_offset(source: Source, offset: int) -> None:

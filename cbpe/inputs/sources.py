@@ -65,6 +65,21 @@ class Source:
         return self.size is not None and self.compression is None and self.kind != "parquet" and not self.is_url
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """Some of a corpus that is read apart from the rest: source number `number`, all of it or some of its bytes.
+
+    begin and end: bytes of a text or of lines that may be read from any byte on, so None for others. A stretch has what
+    begins in it: it goes from the first place at or behind begin where the source may be cut to the first at or behind
+    end. So stretches that lie end to end have everything once, wherever they meet.
+    """
+
+    number: int
+    source: Source
+    begin: int = 0
+    end: int | None = None
+
+
 def find_sources(paths: StrPath | Iterable[StrPath]) -> list[Source]:
     """The sources of a corpus, in reading order.
 

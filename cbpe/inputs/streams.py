@@ -82,6 +82,26 @@ def open_stream_at(source: Source, offset: int) -> Any:
     return stream
 
 
+class Limited(io.RawIOBase):
+    """The next n bytes of a file, which is left open. Raises OSError if it ends before."""
+
+    def __init__(self, file: Any, n: int, name: str) -> None:
+        self._file = file
+        self._left = n
+        self._name = name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(min(len(buffer), self._left))
+        if not data and len(buffer) and self._left:
+            raise OSError(f"{self._name}: became shorter while it was read: {self._left:,} bytes are not there")
+        buffer[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+
 def read_fully(stream: Any, n: int) -> bytes:
     """The next n bytes of a stream, fewer only at its end; pipes and packed files give as many as are at hand."""
     parts = []

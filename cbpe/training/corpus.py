@@ -25,8 +25,8 @@ import numpy as np
 
 from cbpe.encoding.finder import SpecialFinder
 from cbpe.errors import CorpusDecodeError, CorpusTooLargeError
-from cbpe.inputs.documents import Faults, LineBlock, RowBlock, RowGroups, Texts, check_offset, line_blocks
-from cbpe.inputs.sources import OFFSET_BITS, Source
+from cbpe.inputs.documents import Faults, LineBlock, RowBlock, RowGroups, Texts, check_offset, stretch_blocks
+from cbpe.inputs.sources import OFFSET_BITS, Source, Stretch
 from cbpe.inputs.streams import open_stream, open_stream_at, open_to_jump, read_fully
 from cbpe.special import check_word
 from cbpe.splitting.split import Splitter, next_cut
@@ -160,32 +160,46 @@ def source_parts(
     shard (i, n): the i-th of n shares, which together hold every byte once. A text that can be read from any byte on
     is shared out, each other source falls to one share as a whole.
     """
-    may_cut = _may_cut(splitter, separators)
+    return stretch_parts(_share(sources, may_cut(splitter, separators), shard), splitter, separators, text_field)
+
+
+def _share(sources: Sequence[Source], may_cut: bool, shard: tuple[int, int]) -> Iterator[Stretch]:
     index, n_shards = shard
+    for number, source in enumerate(sources):
+        if source.kind == "text" and may_cut and (source.is_plain or _is_worth_seeking(source)):
+            size = source.size or 0
+            yield Stretch(number, source, size * index // n_shards, size * (index + 1) // n_shards)
+        elif number % n_shards == index:
+            yield Stretch(number, source)
+
+
+def stretch_parts(
+    stretches: Iterable[Stretch], splitter: Splitter, separators: SpecialFinder | None, text_field: str = "text"
+) -> Iterator[Part | DocumentPart]:
+    """The parts of stretches, in order."""
+    can_cut = may_cut(splitter, separators)
     with RowGroups() as row_groups:
-        for number, source in enumerate(sources):
+        for stretch in stretches:
+            number, source = stretch.number, stretch.source
             check_offset(source, source.size or 0)
             place = number << OFFSET_BITS
-            is_mine = number % n_shards == index
-            if source.kind == "text" and may_cut and (source.is_plain or _is_worth_seeking(source)):
-                yield from _shared_parts(source, place, separators, shard)
-            elif not is_mine:
-                continue
-            elif source.kind == "parquet":
+            if source.kind == "parquet":
                 for rows in row_groups.blocks(number, source, text_field):
                     yield DocumentPart(rows, separators)
             elif source.kind == "jsonl":
-                with open_stream(source) as stream:
-                    for lines in line_blocks(number, source, stream, text_field):
-                        yield DocumentPart(lines, separators)
-            elif may_cut and not _is_short(source):
+                for lines in stretch_blocks(stretch, text_field):
+                    yield DocumentPart(lines, separators)
+            elif stretch.end is not None:
+                yield from _parts_between(source, place, separators, stretch.begin, stretch.end)
+            elif can_cut and not _is_short(source):
                 yield from _stream_parts(source, place, separators)
             else:
                 stop = source.size if source.compression is None else None
                 yield Part(source.name, 0, stop, place, separators=separators, source=source)
 
 
-def _may_cut(splitter: Splitter, separators: SpecialFinder | None) -> bool:
+def may_cut(splitter: Splitter, separators: SpecialFinder | None) -> bool:
+    """Whether texts may be cut where lines begin: not if a special token could be cut there too."""
     return splitter.cuttable and not (separators and separators.has_byte(10))
 
 
@@ -205,18 +219,17 @@ def _is_worth_seeking(source: Source) -> bool:
     return True
 
 
-def _shared_parts(
-    source: Source, place: int, separators: SpecialFinder | None, shard: tuple[int, int]
+def _parts_between(
+    source: Source, place: int, separators: SpecialFinder | None, begin: int, end: int
 ) -> Iterator[Part]:
-    """The parts of a share of a text that can be read from any byte on."""
+    """The parts of a text that can be read from any byte on, from the first cut behind begin to that behind end."""
     assert source.size is not None
-    index, n_shards = shard
     length = PART if source.is_plain else PATIENCE * PART
     with open_to_jump(source) as file:
-        start = _cut_in_file(file, source.size * index // n_shards, source.size, separators)
-        end = _cut_in_file(file, source.size * (index + 1) // n_shards, source.size, separators)
+        start = cut_in_file(file, begin, source.size, separators)
+        end = cut_in_file(file, end, source.size, separators)
         while start < end:
-            stop = min(_cut_in_file(file, start + length, source.size, separators), end)
+            stop = min(cut_in_file(file, start + length, source.size, separators), end)
             yield Part(source.name, start, stop, place + start, separators=separators, source=source)
             start = stop
 
@@ -268,7 +281,7 @@ def _margin(separators: SpecialFinder | None) -> int:
     return LOOK_AHEAD if separators is None else max(LOOK_AHEAD, separators.longest)
 
 
-def _cut_in_file(file: Any, wanted: int, size: int, separators: SpecialFinder | None) -> int:
+def cut_in_file(file: Any, wanted: int, size: int, separators: SpecialFinder | None) -> int:
     """The first place at or behind wanted where the file may be cut: 0, a cut, or its end."""
     if wanted <= 0:
         return 0
@@ -304,20 +317,20 @@ def text_parts(texts: Iterable[str], splitter: Splitter, separators: SpecialFind
     """
     if isinstance(texts, (str, bytes)):
         raise TypeError(f"an iterable of str is wanted, not one {type(texts).__name__}; put it into a list")
-    may_cut = _may_cut(splitter, separators)
+    can_cut = may_cut(splitter, separators)
     place = 0
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"text number {number} is {type(text).__name__}, not str")
         data = text.encode()
-        if len(data) > MAX_WINDOW and not may_cut:
+        if len(data) > MAX_WINDOW and not can_cut:
             raise CorpusTooLargeError(
                 f"text number {number} has {len(data):,} bytes; {MAX_WINDOW:,} is the limit under this pattern"
             )
         start = 0
         while start < len(data):
             stop = len(data)
-            if may_cut and stop - start > PART:
+            if can_cut and stop - start > PART:
                 cut = _next_cut(data, start + PART, separators)
                 stop = cut if cut > 0 else stop
             piece = data if stop - start == len(data) else data[start : stop + LOOK_AHEAD]

@@ -490,7 +490,7 @@ def _count(
     if limit is not None:
         num_threads = limit.threads(num_threads)
     counters = [ChunkCounter(splitter) for _ in range(num_threads)]
-    work = _Work(parts, splitter, faults, limit)
+    work = Work(parts, splitter, faults, limit)
     spills = _spills_of(counters, limit, work.is_wanted)
     hidden = None if progress is None else not progress         # None: unless this is a terminal
     with tqdm(total=total, desc="counting", unit="B", unit_scale=True, leave=False, disable=hidden) as bar:
@@ -511,7 +511,7 @@ def _joined(counters: list[ChunkCounter]) -> Counted:
     return counters[0].result(counters[1:])
 
 
-class _Work:
+class Work:
     """Parts of a corpus that threads take one batch after another, in order."""
 
     def __init__(
