@@ -1,0 +1,425 @@
+"""Counting and encoding by the tasks of a cluster: to the byte what one process gives, whatever becomes of the tasks.
+
+Most is tried with a stand-in for Ray that runs tasks in this process, in any order; what only processes and machines
+can show (kills, lost nodes, Ctrl-C) on a real cluster of three nodes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gzip
+import http.server
+import json
+import os
+import pickle
+import random
+import re
+import signal
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cbpe import (
+    GPT2_SPLIT_PATTERN,
+    GPT4_SPLIT_PATTERN,
+    BasicTokenizer,
+    ChunkStore,
+    CorpusDecodeError,
+    CorpusFormatError,
+    RegexTokenizer,
+    ShardError,
+    distributed,
+)
+from cbpe.inputs import sources
+from cbpe.training import corpus
+from cbpe.training.spill import Limit
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+zstandard = pytest.importorskip("zstandard")
+fsspec = pytest.importorskip("fsspec")
+
+SPECIALS = ["<|eot|>", "</s>"]
+LETTERS = str.maketrans("0123456789", "abcdefghij")
+WORDS = [*"ab1 \n\r\t'!sl\n\né\u3000漢😀\"\\", "\nword", "\n\n", " 'll", *SPECIALS, "<|eot", " the", " of\n", "\nA"]
+
+
+def some_texts(n: int = 60, seed: int = 1) -> list[str]:
+    rng = random.Random(seed)
+    return ["".join(rng.choices(WORDS, k=rng.choice([0, 1, 5, 50, 200]))) for _ in range(n)]
+
+
+def lines_of(texts) -> bytes:
+    return "".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts)).encode()
+
+
+@pytest.fixture(scope="module")
+def corpus_dir(tmp_path_factory) -> Path:
+    """The same kinds of text in everything that is read."""
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "a.txt").write_text("".join(some_texts(seed=1)), encoding="utf-8", newline="")
+    (folder / "b.jsonl").write_bytes(lines_of(some_texts(seed=2)))
+    (folder / "c.jsonl.gz").write_bytes(gzip.compress(lines_of(some_texts(seed=3))))
+    (folder / "d.txt.zst").write_bytes(zstandard.compress("".join(some_texts(seed=4)).encode()))
+    pq.write_table(pa.table({"text": some_texts(seed=5)}), folder / "e.parquet", row_group_size=17)
+    (folder / "f.txt").write_bytes(b"")
+    for i in range(5):
+        (folder / f"g{i}.txt").write_text(f"small file {i}\n\n", encoding="utf-8", newline="")
+    (folder / "h.txt").write_bytes(b"x" * 5000)         # nowhere to be cut
+    (folder / "i.jsonl").write_bytes(b"\xef\xbb\xbf" + lines_of(some_texts(20, seed=6)).rstrip(b"\n"))
+    return folder
+
+
+def saved(store: ChunkStore, path: Path) -> bytes:
+    store.save(path)
+    return path.read_bytes()
+
+
+def joined(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("part-*.bin")))
+
+
+def trained() -> RegexTokenizer:
+    tokenizer = RegexTokenizer()
+    tokenizer.train("".join(some_texts(seed=8)), 400, special_tokens=["<|eot|>"])
+    return tokenizer
+
+
+# ------------------------------------------------------------------------------- with a stand-in that runs tasks here
+
+
+class TaskError(Exception):
+    def __init__(self, cause):
+        super().__init__(cause)
+        self.cause = cause
+
+
+class StandIn:
+    """As much of Ray as is used: tasks run when they are waited for, in any order, some of them twice."""
+
+    exceptions = SimpleNamespace(RayError=TaskError)
+
+    def __init__(self, seed: int = 0, machines: int = 1) -> None:
+        self.rng = random.Random(seed)
+        self.machines = machines
+        self.cancelled: list = []
+        self.n_tasks = 0
+
+    def is_initialized(self):
+        return True
+
+    def cluster_resources(self):
+        return {"CPU": 3.0}
+
+    def nodes(self):
+        return [{"Alive": True, "NodeManagerAddress": f"10.0.0.{i}"} for i in range(self.machines)]
+
+    def put(self, value):
+        return pickle.dumps(value)
+
+    def remote(self, **options):
+        assert options["num_cpus"] == 1
+
+        def of(task):
+            def submit(job, *arguments):
+                self.n_tasks += 1
+                return (self.n_tasks, task, job, pickle.dumps(arguments))
+
+            return SimpleNamespace(remote=submit)
+
+        return of
+
+    def wait(self, refs, num_returns=1, timeout=None):
+        return self.rng.sample(refs, num_returns), []
+
+    def get(self, ref):
+        _, task, job, arguments = ref
+        try:
+            result = task(pickle.loads(job), *pickle.loads(arguments))
+            if self.rng.random() < 0.3:         # as if it had been taken for lost
+                task(pickle.loads(job), *pickle.loads(arguments))
+        except Exception as fault:
+            raise TaskError(pickle.loads(pickle.dumps(fault))) from None
+        return pickle.loads(pickle.dumps(result))
+
+    def cancel(self, ref, force):
+        self.cancelled.append(ref)
+
+
+@pytest.fixture
+def stand_in(monkeypatch) -> StandIn:
+    ray = StandIn()
+    monkeypatch.setattr(distributed, "_ray", lambda: ray)
+    return ray
+
+
+@pytest.mark.parametrize(
+    ("pattern", "specials"),
+    [
+        (GPT4_SPLIT_PATTERN, None),
+        (GPT4_SPLIT_PATTERN, SPECIALS),
+        (GPT4_SPLIT_PATTERN, ["\nword"]),
+        (GPT2_SPLIT_PATTERN, SPECIALS),
+        (r"\w+|\s", SPECIALS),
+        (None, None),
+    ],
+    ids=["gpt4", "gpt4 specials", "gpt4 special with a line end", "gpt2 specials", "regex specials", "whole"],
+)
+@pytest.mark.usefixtures("stand_in")
+def test_a_store_is_that_of_one_process(corpus_dir, tmp_path, pattern, specials):
+    how = {"pattern": pattern, "special_tokens": specials}
+    expected = saved(ChunkStore.from_files(corpus_dir, **how), tmp_path / "one")
+    for task_bytes in (500, "1MB"):
+        work_dir = tmp_path / "work"
+        store = distributed.count(corpus_dir, task_bytes=task_bytes, work_dir=work_dir, out=tmp_path / "out", **how)
+        assert saved(store, tmp_path / "many") == expected
+        assert (tmp_path / "out").read_bytes() == expected
+        assert list(work_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize("num_parts", [1, 2, 256])
+@pytest.mark.usefixtures("stand_in")
+def test_parts_change_nothing(corpus_dir, tmp_path, num_parts):
+    expected = saved(ChunkStore.from_files(corpus_dir), tmp_path / "one")
+    store = distributed.count(corpus_dir, task_bytes=5000, num_parts=num_parts, work_dir=tmp_path)
+    assert saved(store, tmp_path / "many") == expected
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_counters_that_are_full_go_to_the_file_several_times(tmp_path, monkeypatch):
+    monkeypatch.setattr(Limit, "LEAST", 1)
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join(f"w{i * 7919 % 30_011}".translate(LETTERS) for i in range(60_000)), encoding="utf-8")
+    runs = []
+    count_stretches = distributed.count_stretches
+
+    def spied(*arguments):
+        counted = count_stretches(*arguments)
+        runs.append(len(counted.starts))
+        return counted
+
+    monkeypatch.setattr(distributed, "count_stretches", spied)
+    store = distributed.count(path, memory_limit=500_000, task_bytes=300_000, work_dir=tmp_path / "work")
+    assert max(runs) > 1
+    assert saved(store, tmp_path / "many") == saved(ChunkStore.from_files(path), tmp_path / "one")
+
+
+def test_no_partial_work_without_a_limit_on_size():
+    a, b, c, d = (sources.Source(f"{i}", f"{i}", size=size) for i, size in enumerate([5, 1, 1, 1]))
+    plan = distributed._plan([a, b, c, d], 2, True)
+    assert [[(each.number, each.begin, each.end) for each in task] for task in plan] == [
+        [(0, 0, 1)], [(0, 1, 3)], [(0, 3, 5)], [(1, 0, None), (2, 0, None)], [(3, 0, None)]
+    ]
+    assert len(distributed._plan([a, b, c, d], 2, False)) == 3
+
+
+FAULTS = [
+    ("b.jsonl", b'{"text": 5}\n', CorpusFormatError),
+    ("b.jsonl", b'\xef\xbb\xbf{"text": "a mark of order within"}\n', CorpusFormatError),
+    ("a.txt", b"\nbroken \xff here\n", CorpusDecodeError),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong", "kind"), FAULTS, ids=["line", "mark", "bytes"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_first_fault_is_that_of_one_process(corpus_dir, tmp_path, monkeypatch, name, wrong, kind, seed):
+    ray = StandIn(seed)
+    monkeypatch.setattr(distributed, "_ray", lambda: ray)
+    data = (corpus_dir / name).read_bytes()
+    for share in (5, 4, 1):             # three of them
+        at = data.index(b"\n", len(data) * share // 6) + 1
+        data = data[:at] + wrong + data[at:]
+    path = tmp_path / name
+    path.write_bytes(data)
+    tokenizer = trained()
+    calls = [
+        (lambda: ChunkStore.from_files(path), lambda: distributed.count(path, task_bytes=500, work_dir=tmp_path / "w")),
+        (
+            lambda: tokenizer.encode_file(path, tmp_path / "ids"),
+            lambda: distributed.encode_files(tokenizer, path, tmp_path / "parts", part_bytes=500),
+        ),
+    ]
+    for one, many in calls:
+        with pytest.raises(kind) as expected:
+            one()
+        with pytest.raises(kind) as found:
+            many()
+        assert type(found.value) is kind
+        assert str(found.value) == str(expected.value)
+    assert list((tmp_path / "w").iterdir()) == []
+    assert not [each for each in os.listdir(tmp_path / "parts") if not each.startswith("part-")]
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_what_is_skipped_is_told_as_by_one_process(corpus_dir, tmp_path):
+    data = (corpus_dir / "b.jsonl").read_bytes().splitlines(keepends=True)
+    data[40:40] = data[25:25] = [b"nothing\n", b'{"text": 1}\n']
+    path = tmp_path / "b.jsonl"
+    path.write_bytes(b"".join(data))
+    with pytest.warns(UserWarning, match="4 documents") as expected:
+        one = ChunkStore.from_files(path, errors="skip")
+    with pytest.warns(UserWarning, match="line 26") as found:
+        many = distributed.count(path, errors="skip", task_bytes=700, work_dir=tmp_path / "w")
+    assert [str(each.message) for each in found] == [str(each.message) for each in expected]
+    assert found[0].filename == __file__
+    assert many.skipped == one.skipped == 4
+    assert saved(many, tmp_path / "many") == saved(one, tmp_path / "one")
+
+    tokenizer = trained()
+    with pytest.warns(UserWarning, match="line 26"):
+        distributed.encode_files(tokenizer, path, tmp_path / "parts", errors="skip", part_bytes=700)
+    with pytest.warns(UserWarning, match="line 26"):
+        tokenizer.encode_file(path, tmp_path / "ids", errors="skip")
+    assert joined(tmp_path / "parts") == (tmp_path / "ids").read_bytes()
+    told = [json.loads(each.read_bytes())["skipped"] for each in (tmp_path / "parts").glob("*.json")]
+    assert sum(told) == 4
+
+
+@pytest.mark.parametrize("separator", [None, "<|eot|>", "</s>", "\nword", "\n\n"])
+@pytest.mark.parametrize("eot", [None, "<|eot|>"])
+@pytest.mark.usefixtures("stand_in")
+def test_parts_are_what_encode_file_writes(corpus_dir, tmp_path, separator, eot):
+    tokenizer = trained()
+    how = {"separator": separator, "eot": eot}
+    n_ids = tokenizer.encode_file(corpus_dir, tmp_path / "ids", **how)
+    expected = (tmp_path / "ids").read_bytes()
+    for part_bytes in (300, "1MB"):
+        out = tmp_path / f"parts {part_bytes}"
+        parts = distributed.encode_files(tokenizer, corpus_dir, out, part_bytes=part_bytes, **how)
+        assert joined(out) == expected
+        assert parts == (n_ids, len(list(out.glob("*.bin"))), len(list(out.glob("*.bin"))))
+        assert {path.name for path in out.iterdir()} == {
+            f"part-{i:05d}.bin{end}" for i in range(parts.n_parts) for end in ("", ".idx.json")
+        }
+
+
+@pytest.mark.parametrize("tokenizer", [BasicTokenizer(), RegexTokenizer(r"\w+|\s+")], ids=["basic", "regex"])
+@pytest.mark.usefixtures("stand_in")
+def test_parts_of_tokenizers_whose_texts_stay_whole(corpus_dir, tmp_path, tokenizer):
+    tokenizer.train("".join(some_texts(seed=8)), 300)
+    tokenizer.encode_file(corpus_dir, tmp_path / "ids", separator="</s>")
+    distributed.encode_files(tokenizer, corpus_dir, tmp_path / "parts", separator="</s>", part_bytes=300)
+    assert joined(tmp_path / "parts") == (tmp_path / "ids").read_bytes()
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_finished_parts_are_not_made_again(corpus_dir, tmp_path):
+    tokenizer = trained()
+    out = tmp_path / "parts"
+    encode = functools.partial(distributed.encode_files, tokenizer, corpus_dir, out, part_bytes=2000)
+    first = encode()
+    whole = joined(out)
+    index = json.loads((out / "part-00000.bin.idx.json").read_bytes())
+    assert index["sources"] == [str(corpus_dir / "a.txt")]
+    assert index["count"] == len(np.fromfile(out / "part-00000.bin", index["dtype"]))
+    assert encode() == (first.n_ids, first.n_parts, 0)
+
+    (out / "part-00002.bin").unlink()
+    (out / "part-00004.bin").unlink()
+    (out / "part-00004.bin.idx.json").unlink()
+    (out / "part-00005.bin.0123abcd.tmp").write_bytes(b"of a task that was killed")
+    (out / "notes.txt").write_bytes(b"somebody's")
+    assert encode() == (first.n_ids, first.n_parts, 2)
+    assert joined(out) == whole
+    assert [each for each in os.listdir(out) if not each.startswith("part-")] == ["notes.txt"]
+    assert not list(out.glob("*.tmp"))
+
+    (out / "part-00003.bin").write_bytes(b"short")
+    with pytest.raises(ShardError, match=r"part-00003.bin: damaged: 5 bytes"):
+        encode()
+    (out / "part-00001.bin.idx.json").unlink()
+    with pytest.raises(ShardError, match=r"part-00001.bin: no part-00001.bin.idx.json"):
+        encode()
+    (out / "part-00000.bin.idx.json").write_text("{")
+    with pytest.raises(ShardError, match=r"part-00000.bin.idx.json: damaged"):
+        encode()
+    assert encode(force=True) == (first.n_ids, first.n_parts, 3)
+    assert joined(out) == whole
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_parts_of_another_job_are_refused(corpus_dir, tmp_path):
+    tokenizer = trained()
+    out = tmp_path / "parts"
+    encode = functools.partial(distributed.encode_files, tokenizer, corpus_dir, out)
+    encode(part_bytes=2000)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    for how, reason in [
+        ({"part_bytes": 2000, "eot": "<|eot|>"}, "made with eot None, not 400"),
+        ({"part_bytes": 1999}, "made with part_bytes 2000, not 1999"),
+        ({"part_bytes": 2000, "separator": "x"}, "separator"),
+        ({"part_bytes": "1GB"}, "of another job, for this one has 1 parts"),
+    ]:
+        with pytest.raises(ShardError, match=reason):
+            encode(**how)
+    with pytest.raises(ShardError, match="of other files|of another job"):
+        distributed.encode_files(tokenizer, corpus_dir / "a.txt", out, part_bytes=2000)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert encode(part_bytes="1GB", force=True).n_made == 1
+    assert sorted(os.listdir(out)) == ["part-00000.bin", "part-00000.bin.idx.json"]
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_what_cannot_be_shared_is_refused(corpus_dir, tmp_path, monkeypatch):
+    count = functools.partial(distributed.count, corpus_dir)
+    with pytest.raises(ValueError, match="standard input and pipes"):
+        distributed.count("-", work_dir=tmp_path)
+    with pytest.raises(ValueError, match="num_parts is a power of two"):
+        count(num_parts=3)
+    with pytest.raises(ValueError, match="memory_limit must be at least"):
+        count(memory_limit="1MB")
+    with pytest.raises(TypeError, match="memory_limit is needed"):
+        count(memory_limit=None)
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        count(out=tmp_path / "missing" / "store")
+    monkeypatch.setattr(distributed, "_ray", lambda: StandIn(machines=2))
+    with pytest.raises(ValueError, match="the cluster has 2 machines: work_dir="):
+        count()
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_one_machine_needs_no_work_dir(corpus_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    store = distributed.count(corpus_dir / "a.txt")
+    assert list(tmp_path.iterdir()) == []
+    assert list(store) == list(ChunkStore.from_files(corpus_dir / "a.txt"))
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_another_folder_under_the_same_name_is_noticed(corpus_dir, tmp_path, monkeypatch):
+    elsewhere = distributed.Folder(str(tmp_path / "elsewhere"), "probe")
+    monkeypatch.setattr(StandIn, "put", lambda _, job: pickle.dumps(dataclasses.replace(job, folder=elsewhere)))
+    with pytest.raises(ValueError, match="not the same folder on machine"):
+        distributed.count(corpus_dir, work_dir=tmp_path)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_fsspec_writes_and_reads_what_tasks_hand_over(corpus_dir, tmp_path):
+    expected = saved(ChunkStore.from_files(corpus_dir), tmp_path / "one")
+    url = "memory://of-a-cluster"
+    store = distributed.count(corpus_dir, work_dir=url, task_bytes=2000, out=f"{url}.chunks")
+    memory = fsspec.filesystem("memory")
+    assert memory.cat_file("/of-a-cluster.chunks") == expected == saved(store, tmp_path / "many")
+    assert memory.find("/of-a-cluster") == []
+    tokenizer = trained()
+    distributed.encode_files(tokenizer, corpus_dir, f"{url}-ids", part_bytes=2000)
+    tokenizer.encode_file(corpus_dir, tmp_path / "ids")
+    found = sorted(memory.glob("/of-a-cluster-ids/part-*.bin"))
+    assert b"".join(map(memory.cat_file, found)) == (tmp_path / "ids").read_bytes()
+    memory.rm("/of-a-cluster-ids", recursive=True)
+    memory.rm("/of-a-cluster.chunks")
+
+
+@pytest.mark.parametrize("missing", ["ray", "fsspec"])
+def test_a_missing_package_is_named_with_its_extra(corpus_dir, monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=rf'package {missing} .*pip install "cbpe\[ray\]"'):
+        distributed.count(corpus_dir)
