@@ -6,6 +6,7 @@ can show (kills, lost nodes, Ctrl-C) on a real cluster of three nodes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import gzip
@@ -19,7 +20,6 @@ import signal
 import sys
 import threading
 import time
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,7 +38,7 @@ from cbpe import (
     distributed,
 )
 from cbpe.inputs import sources
-from cbpe.training import corpus
+from cbpe.training import spill
 from cbpe.training.spill import Limit
 
 pa = pytest.importorskip("pyarrow")
@@ -359,7 +359,7 @@ def test_parts_of_another_job_are_refused(corpus_dir, tmp_path):
     ]:
         with pytest.raises(ShardError, match=reason):
             encode(**how)
-    with pytest.raises(ShardError, match="of other files|of another job"):
+    with pytest.raises(ShardError, match=r"of other files|of another job"):
         distributed.encode_files(tokenizer, corpus_dir / "a.txt", out, part_bytes=2000)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert encode(part_bytes="1GB", force=True).n_made == 1
@@ -423,3 +423,310 @@ def test_a_missing_package_is_named_with_its_extra(corpus_dir, monkeypatch, miss
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=rf'package {missing} .*pip install "cbpe\[ray\]"'):
         distributed.count(corpus_dir)
+
+
+# ------------------------------------------------------------------------------------------ a cluster of three nodes
+
+
+class Ranged(http.server.SimpleHTTPRequestHandler):
+    """A web server that also sends some bytes of a file."""
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if not wanted or "whole" in self.path:
+            super().do_GET()
+            return
+        data = Path(self.translate_path(self.path)).read_bytes()
+        begin, end = int(wanted[1]), min(int(wanted[2]) + 1, len(data))
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
+        self.send_header("Content-Length", str(end - begin))
+        self.end_headers()
+        self.wfile.write(data[begin:end])
+
+
+@pytest.fixture
+def web(tmp_path):
+    folder = tmp_path / "web"
+    folder.mkdir()
+    handler = functools.partial(Ranged, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class Nodes:
+    """A cluster of a head and workers of one processor each."""
+
+    def __init__(self, ray, cluster_utils) -> None:
+        self.ray = ray
+        self._how = {"num_cpus": 1, "object_store_memory": 80 << 20}
+        self._cluster = cluster_utils.Cluster(
+            initialize_head=True, head_node_args={**self._how, "include_dashboard": False}
+        )
+        self.workers = [self.add(), self.add()]
+
+    @property
+    def address(self) -> str:
+        return self._cluster.address
+
+    def add(self):
+        return self._cluster.add_node(**self._how)
+
+    def kill(self, node) -> None:
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    def shutdown(self) -> None:
+        self._cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def nodes(outside_the_checkout):
+    ray = pytest.importorskip("ray")
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        nodes = Nodes(ray, cluster_utils)
+        ray.init(address=nodes.address, log_to_driver=False)
+        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])     # nodes do not have this file
+        yield nodes
+        ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+        ray.shutdown()
+        nodes.shutdown()
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_cluster_gives_what_one_process_gives(corpus_dir, tmp_path, web):
+    pytest.importorskip("aiohttp")
+    folder, url = web
+    (folder / "ranges.txt").write_bytes("".join(some_texts(seed=11)).encode())
+    (folder / "whole.jsonl.gz").write_bytes(gzip.compress(lines_of(some_texts(seed=12))))
+    (folder / "ranges.jsonl").write_bytes(lines_of(some_texts(seed=13)))
+    (folder / "whole.txt").write_bytes("".join(some_texts(seed=14)).encode())
+    pq.write_table(pa.table({"text": some_texts(seed=15)}), folder / "ranges.parquet", row_group_size=30)
+    paths = [corpus_dir, *(f"{url}/{path.name}" for path in sorted(folder.iterdir()))]
+    tokenizer = trained()
+
+    one = ChunkStore.from_files(paths, special_tokens=SPECIALS)
+    many = distributed.count(
+        paths, special_tokens=SPECIALS, task_bytes=4000, num_parts=4, work_dir=tmp_path / "work", out=tmp_path / "out"
+    )
+    assert saved(many, tmp_path / "many") == saved(one, tmp_path / "one") == (tmp_path / "out").read_bytes()
+    assert list((tmp_path / "work").iterdir()) == []
+
+    n_ids = tokenizer.encode_file(paths, tmp_path / "ids", eot="<|eot|>", separator="</s>")
+    encode = functools.partial(
+        distributed.encode_files, tokenizer, paths, tmp_path / "parts", eot="<|eot|>", separator="</s>", part_bytes=4000
+    )
+    parts = encode()
+    assert joined(tmp_path / "parts") == (tmp_path / "ids").read_bytes()
+    assert parts == (n_ids, parts.n_parts, parts.n_parts)
+    assert parts.n_parts > 10
+    assert encode() == (n_ids, parts.n_parts, 0)
+
+
+def once(path: Path) -> bool:
+    """True for the first process that asks."""
+    with contextlib.suppress(FileExistsError):
+        path.touch(exist_ok=False)
+        return True
+    return False
+
+
+def in_the_middle(act) -> None:
+    """Has act() called when this process has written a piece of its next file."""
+    write_piece = spill.write_piece
+
+    def write(file, *piece):
+        write_piece(file, *piece)
+        file.flush()
+        act()
+
+    distributed.write_piece = spill.write_piece = write
+
+
+def kill_this_process() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def with_trouble(monkeypatch, folder: Path, trouble: str) -> None:
+    """Has the third task of each kind meet with trouble, once; each that is begun is noted."""
+    for name, which in (("count_stretches", 2), ("merge_group", 1), ("encode_stretches", 2)):
+        monkeypatch.setattr(distributed, name, troubled(name, which, folder, trouble))
+
+
+def troubled(name, which, folder, trouble):
+    def run(job, number, *more):
+        with open(folder / f"{name}.begun", "a") as file:
+            file.write(f"{number}\n")
+        strikes = number == which and once(folder / name)
+        if strikes and trouble == "killed in the middle":
+            in_the_middle(kill_this_process)
+        result = getattr(distributed, name)(job, number, *more)       # there it is the original
+        if strikes and trouble == "killed when done":
+            kill_this_process()
+        if strikes and trouble == "error when done":
+            raise ConnectionError("once")
+        return result
+
+    return run
+
+
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.parametrize("trouble", ["error when done", "killed when done", "killed in the middle"])
+def test_a_task_that_is_tried_again_does_not_count_twice(corpus_dir, tmp_path, monkeypatch, trouble):
+    with_trouble(monkeypatch, tmp_path, trouble)
+    store = distributed.count(corpus_dir, task_bytes=4000, num_parts=4, work_dir=tmp_path / "work")
+    assert saved(store, tmp_path / "many") == saved(ChunkStore.from_files(corpus_dir), tmp_path / "one")
+    assert list((tmp_path / "work").iterdir()) == []
+    assert (tmp_path / "count_stretches.begun").read_text().split().count("2") == 2
+    assert (tmp_path / "merge_group.begun").read_text().split().count("1") == 2
+
+    tokenizer = trained()
+    n_ids = tokenizer.encode_file(corpus_dir, tmp_path / "ids")
+    parts = distributed.encode_files(tokenizer, corpus_dir, tmp_path / "parts", part_bytes=4000)
+    assert joined(tmp_path / "parts") == (tmp_path / "ids").read_bytes()
+    assert parts.n_ids == n_ids
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_task_that_fails_too_often_says_why(corpus_dir, tmp_path, monkeypatch):
+    def run(job, number, *more):
+        if number == 3:
+            raise ConnectionError("always")
+        return distributed.count_stretches(job, number, *more)      # there it is the original
+
+    monkeypatch.setattr(distributed, "count_stretches", run)
+    with pytest.raises(ConnectionError, match="always"):
+        distributed.count(corpus_dir, task_bytes=4000, work_dir=tmp_path, max_retries=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("nodes")
+def test_the_order_of_arrival_changes_nothing(corpus_dir, tmp_path, monkeypatch):
+    def run(job, number, *more):
+        time.sleep(0.3 / (1 + number))
+        return distributed.count_stretches(job, number, *more)
+
+    monkeypatch.setattr(distributed, "count_stretches", run)
+    store = distributed.count(corpus_dir, task_bytes=4000, work_dir=tmp_path / "work")
+    assert saved(store, tmp_path / "many") == saved(ChunkStore.from_files(corpus_dir), tmp_path / "one")
+
+
+@pytest.mark.usefixtures("nodes")
+def test_faults_come_through_as_they_are(corpus_dir, tmp_path):
+    lines = (corpus_dir / "b.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "lines.jsonl").write_bytes(b"".join([*lines[:44], b'{"text": null}\n', *lines[44:]]))
+    (tmp_path / "bytes.txt").write_bytes((corpus_dir / "a.txt").read_bytes() + b"\n\xff\n")
+    pq.write_table(pa.table({"text": ["a", None]}), tmp_path / "rows.parquet")
+    (tmp_path / "cut.jsonl.gz").write_bytes((corpus_dir / "c.jsonl.gz").read_bytes()[:-9])
+    for name in ("lines.jsonl", "bytes.txt", "rows.parquet", "cut.jsonl.gz"):
+        with pytest.raises((CorpusFormatError, CorpusDecodeError)) as expected:
+            ChunkStore.from_files(tmp_path / name)
+        with pytest.raises((CorpusFormatError, CorpusDecodeError)) as found:
+            distributed.count([corpus_dir, tmp_path / name], task_bytes=4000, work_dir=tmp_path / "work")
+        assert type(found.value) is type(expected.value)
+        assert str(found.value) == str(expected.value)
+    assert list((tmp_path / "work").iterdir()) == []
+    with pytest.raises(ValueError, match=r"not the same folder on machine .*\(memory:// is none"):
+        distributed.count(corpus_dir, work_dir="memory://here-only")
+
+
+@pytest.mark.usefixtures("nodes")
+def test_ctrl_c_cancels_tasks(corpus_dir, tmp_path, monkeypatch):
+    def run(job, number, *more):
+        if number < 2:
+            return distributed.count_stretches(job, number, *more)
+        (tmp_path / f"{os.getpid()}.pid").touch()
+        time.sleep(600)
+
+    def press():
+        wait_for(lambda: any(tmp_path.glob("*.pid")))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(distributed, "count_stretches", run)
+    presser = threading.Thread(target=press)
+    presser.start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        distributed.count(corpus_dir, task_bytes=4000, work_dir=tmp_path / "work")
+    presser.join()
+    assert time.monotonic() - start < 60
+    assert list((tmp_path / "work").iterdir()) == []
+    began = [int(path.stem) for path in tmp_path.glob("*.pid")]
+    wait_for(lambda: not any(map(is_running, began)))
+
+
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.filterwarnings("ignore")       # Ray warns of its own ways
+def test_a_tokenizer_in_a_dataset_of_ray():
+    pytest.importorskip("ray.data")
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    (example,) = (each for each in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "import ray" in each)
+    exec(compile(example, "README example", "exec"), {})
+
+
+def wait_for(what, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_running(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{number}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_node_that_is_lost_in_the_middle_changes_nothing(corpus_dir, tmp_path, monkeypatch, nodes):
+    victim = nodes.workers.pop()
+
+    def run(job, number, *more):
+        if node_id() == victim_id:
+
+            def hang():
+                (tmp_path / f"hangs.{number}").touch()
+                time.sleep(600)
+
+            in_the_middle(hang)
+        elif number:
+            wait_for(lambda: any(tmp_path.glob("hangs.*")))     # so that the victim gets a task, whoever is faster
+        return distributed.count_stretches(job, number, *more)
+
+    def kill():
+        # one task has ended, and one is in the middle of its file where the machine will be lost
+        wait_for(lambda: any(tmp_path.glob("hangs.*")))
+        wait_for(lambda: any(not path.suffix for path in tmp_path.glob("work/cbpe-*/counted-*")))
+        seen.update(path.name for path in tmp_path.glob("work/cbpe-*/*"))
+        nodes.kill(victim)
+
+    seen: set[str] = set()
+    victim_id = victim.node_id
+    monkeypatch.setattr(distributed, "count_stretches", run)
+    killer = threading.Thread(target=kill)
+    killer.start()
+    store = distributed.count(corpus_dir, task_bytes=1000, work_dir=tmp_path / "work")
+    killer.join()
+    assert saved(store, tmp_path / "many") == saved(ChunkStore.from_files(corpus_dir), tmp_path / "one")
+    (hangs,) = tmp_path.glob("hangs.*")
+    number = int(hangs.suffix[1:])
+    assert f"counted-{number:06d}" not in seen
+    assert any(name.startswith(f"counted-{number:06d}.") for name in seen)
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def node_id() -> str:
+    import ray
+
+    return ray.get_runtime_context().get_node_id()
