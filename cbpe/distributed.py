@@ -28,6 +28,7 @@ import re
 import secrets
 import socket
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ LEAST_TASK = 1 << 24        # bytes of a corpus that are worth a task
 MOST_TASK = 1 << 29         # and those after which one that is lost costs too much
 TASKS_PER_CPU = 4           # so that all end at about the same time
 WORTH_A_MERGE = 1 << 16     # chunks
-AHEAD = 1 << 22             # bytes that a task reads of a file at a time
+AHEAD = 1 << 22             # bytes that are read of a file at a time
 IN_FLIGHT = 1000            # tasks that Ray knows of at a time
 WAKE = 1.0                  # seconds after which the driver looks up
 GRACE = 10.0                # seconds that tasks are given to end when they are not wanted any more
@@ -153,7 +154,7 @@ def count(
         bits = _merging_bits(sizes, limit, n_cpus) if merging_bits is None else merging_bits
         groups = _groups(sizes, bits)
         together = N_PARTS >> bits
-        block = min(1 << 24, max(1 << 16, limit.share // (8 << bits)))
+        block = min(AHEAD, max(1 << 16, limit.share // (16 << bits)))      # the driver holds a few of each part
         merges = [
             (part, bits, tasks_of_runs, starts[:, [part * together, (part + 1) * together]], most, block)
             for part, most in enumerate(groups)
@@ -473,8 +474,12 @@ def _job_folder(ray: Any, work_dir: StrPath | None) -> Iterator[Folder]:
         with _checked_folder(folder) as checked:
             yield checked
     finally:
-        with suppress(FileNotFoundError):
+        try:
             folder.remove_all()
+        except FileNotFoundError:
+            pass
+        except OSError as fault:            # that is no reason to lose what was counted
+            warnings.warn(f"{folder.url} could not be removed: {fault}", UserWarning, stacklevel=4)
 
 
 # ---- running tasks

@@ -211,7 +211,7 @@ def test_counters_that_are_full_go_to_the_file_several_times(tmp_path, monkeypat
     assert saved(store, tmp_path / "many") == saved(ChunkStore.from_files(path), tmp_path / "one")
 
 
-def test_no_partial_work_without_a_limit_on_size():
+def test_a_plan_cuts_what_is_large_and_joins_what_is_small():
     a, b, c, d = (sources.Source(f"{i}", f"{i}", size=size) for i, size in enumerate([5, 1, 1, 1]))
     plan = distributed._plan([a, b, c, d], 2, True)
     assert [[(each.number, each.begin, each.end) for each in task] for task in plan] == [
@@ -415,6 +415,17 @@ def test_fsspec_writes_and_reads_what_tasks_hand_over(corpus_dir, tmp_path):
     assert b"".join(map(memory.cat_file, found)) == (tmp_path / "ids").read_bytes()
     memory.rm("/of-a-cluster-ids", recursive=True)
     memory.rm("/of-a-cluster.chunks")
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_folder_that_stays_is_told_of(corpus_dir, tmp_path, monkeypatch):
+    def refuse(self):
+        raise OSError(39, "Directory not empty")
+
+    monkeypatch.setattr(distributed.Folder, "remove_all", refuse)
+    with pytest.warns(UserWarning, match="could not be removed"):
+        store = distributed.count(corpus_dir / "a.txt", work_dir=tmp_path)
+    assert list(store) == list(ChunkStore.from_files(corpus_dir / "a.txt"))
 
 
 @pytest.mark.parametrize("missing", ["ray", "fsspec"])
