@@ -24,6 +24,7 @@ A corpus becomes a model:
     training/merges     pairs -> merges, the most frequent first
     training/learn      all of it, with what people watch meanwhile
     curve               what training tells about vocabulary sizes
+    distributed         from sources to chunk store, and to files of ids, by the machines of a cluster
     model               merges, special tokens and a pattern: what a tokenizer knows
     formats             a model <-> files
 
