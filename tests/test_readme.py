@@ -9,6 +9,7 @@ import pytest
 
 README = Path(__file__).parent.parent / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+EXAMPLES = [example for example in EXAMPLES if "import ray" not in example]     # those are test_distributed.py's
 
 
 @pytest.fixture(scope="module")
