@@ -656,7 +656,7 @@ def test_parquet_that_is_damaged(tmp_path):
     with pytest.raises(CorpusFormatError, match=r"a\.parquet"):
         ChunkStore.from_files(path)
     (tmp_path / "b.parquet.gz").write_bytes(gzip.compress(good))
-    with pytest.raises(CorpusFormatError, match="unpack it"):
+    with pytest.raises(CorpusFormatError, match="write it to a file, unpacked"):
         ChunkStore.from_files(tmp_path / "b.parquet.gz")
 
 
