@@ -607,6 +607,21 @@ def test_replacing_what_is_no_unicode(tmp_path):
         ChunkStore.from_files(path, errors="replace")
 
 
+@pytest.mark.parametrize("pattern", PATTERNS, ids=PATTERN_IDS)
+@pytest.mark.parametrize("specials", [[], SPECIALS], ids=["", "specials"])
+def test_the_order_of_chunks_where_mending_makes_a_document_longer_than_its_file(tmp_path, pattern, specials):
+    raw = [b"a</s>\xff\xff\xff \xff\xff</s>zz\xff \xff1", b"b</s>\xff c \xff", b"\xff" * 40 + b" y </s> z", b"d e"]
+    texts = [text.decode("utf-8", "replace") for text in raw]
+    (tmp_path / "a.jsonl").write_bytes(b"".join(b'{"text":"%s"}\n' % text for text in raw))
+    column = pa.array(raw, pa.binary())
+    column = pa.StringArray.from_buffers(len(raw), column.buffers()[1], column.buffers()[2])
+    pq.write_table(pa.table({"text": column}), tmp_path / "b.parquet")
+    for name in ("a.jsonl", "b.parquet"):
+        store = ChunkStore.from_files(tmp_path / name, pattern, special_tokens=specials, errors="replace")
+        assert list(store) == counted(texts, pattern, specials)
+        assert (np.diff(store.places.astype(np.int64)) > 0).all()
+
+
 def test_rows_that_hold_no_text(tmp_path):
     texts = ["a b", None, "", "c d", "e", None]
     path = tmp_path / "a.parquet"

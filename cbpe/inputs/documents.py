@@ -85,20 +85,21 @@ class Faults:
 class Texts:
     """Texts in a buffer, in order: text i is data[begins[i]:ends[i]], and its first byte's place is places[i].
 
-    They are UTF-8, but for rows of which that is not known yet.
+    They are UTF-8, but for rows of which that is not known yet. stop: a place behind all of them.
     """
 
     data: Any               # a buffer of bytes
     begins: Words
     ends: Words
     places: Words
+    stop: int
 
     @classmethod
-    def joined(cls, texts: list[bytes], places: Words) -> Texts:
+    def joined(cls, texts: list[bytes], places: Words, stop: int) -> Texts:
         """Texts put end to end: [b"ab", b"c"] -> begins 0, 2, ends 2, 3."""
         ends = np.cumsum(np.fromiter(map(len, texts), np.uint64, len(texts)), dtype=np.uint64)
         begins = np.concatenate([np.zeros(1, np.uint64), ends])[:-1]
-        return cls(b"".join([*texts, PAD]), begins, ends, places)
+        return cls(b"".join([*texts, PAD]), begins, ends, places, stop)
 
     def as_list(self) -> list[bytes]:
         if not len(self.begins):
@@ -138,7 +139,8 @@ class LineBlock:
         """The texts of the lines that hold anything. Raises CorpusFormatError unless faults has it skipped."""
         data, begins, ends, starts, others = texts_of_lines(self.data, self.field.encode())
         places = starts + np.uint64(self.place)
-        plain = Texts(data, begins, ends, places)
+        stop = self.place + len(self.data)
+        plain = Texts(data, begins, ends, places, stop)
         if not len(others):
             return plain
         found = dict(zip(places.tolist(), plain.as_list(), strict=True))
@@ -149,7 +151,7 @@ class LineBlock:
                     found[self.place + begin] = text_of_line(line, self.field, mend=faults.mends)
             except ValueError as reason:
                 faults.leave_out(self.place + begin, CorpusFormatError(self.name, str(reason), line=self.line + i))
-        return Texts.joined([found[place] for place in sorted(found)], np.array(sorted(found), np.uint64))
+        return Texts.joined([found[place] for place in sorted(found)], np.array(sorted(found), np.uint64), stop)
 
 
 def text_of_line(line: bytes, field: str, mend: bool) -> bytes:
@@ -309,7 +311,8 @@ class RowBlock:
         offsets = self._offsets().astype(np.uint64)
         places = np.uint64(self.place) + offsets[:-1] - offsets[0]
         data = np.frombuffer(self.column.buffers()[2] or PAD, np.uint8)
-        texts = Texts(data, offsets[:-1], offsets[1:], places)
+        stop = self.place + self.size
+        texts = Texts(data, offsets[:-1], offsets[1:], places, stop)
         try:
             self.column.validate(full=True)         # that is all UTF-8
             if not self.column.null_count:
@@ -321,7 +324,8 @@ class RowBlock:
             self._text(text if there else None, i, place, faults)
             for i, (text, there, place) in enumerate(zip(texts.as_list(), is_there, places.tolist(), strict=True))
         ]
-        return Texts.joined([text for text in found if text is not None], places[[text is not None for text in found]])
+        kept = [text is not None for text in found]
+        return Texts.joined([text for text in found if text is not None], places[kept], stop)
 
     def _text(self, text: bytes | None, i: int, place: int, faults: Faults) -> bytes | None:
         """The text of a row, mended if it must be; None if it is left out."""

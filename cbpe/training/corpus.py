@@ -367,15 +367,38 @@ def _count_texts(
 ) -> Iterator[int]:
     """Counts texts that are UTF-8; yields zeros."""
     begins, ends, places = texts.begins, texts.ends, texts.places
+    too_long = ends - begins > np.diff(places, append=np.uint64(texts.stop))       # mended ones may be
+    if too_long.any():
+        for begin, end, place in zip(*(each[too_long].tolist() for each in (begins, ends, places)), strict=True):
+            yield from _count_by_characters(counter, splitter, texts.data[begin:end], place, separators)
+        begins, ends, places = begins[~too_long], ends[~too_long], places[~too_long]
     if separators is not None:
         begins, ends, places = separators.stretches(texts.data, begins, ends, places)
     if splitter.compiled is None:
         counter.count_texts(texts.data, begins, ends, places)
         return
-    for text, place in zip(Texts(texts.data, begins, ends, places).as_list(), places.tolist(), strict=True):
+    for text, place in zip(Texts(texts.data, begins, ends, places, texts.stop).as_list(), places.tolist(), strict=True):
         for kept, chunk_ends in splitter.batches(text):
             counter.add(kept + bytes(PAD), chunk_ends, place)
             place += len(kept)
+            yield 0
+
+
+def _count_by_characters(
+    counter: ChunkCounter, splitter: Splitter, text: bytes, place: int, separators: SpecialFinder | None
+) -> Iterator[int]:
+    """Counts a mended text of more bytes than it stands in, but never more characters: its places number these."""
+    nothing, size = np.zeros(1, np.uint64), np.array([len(text)], np.uint64)
+    begins, ends = separators.stretches(text, nothing, size, nothing)[:2] if separators else (nothing, size)
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        at = place + len(text[:begin].decode())
+        for kept, chunk_ends in splitter.batches(text[begin:end]):
+            start = 0
+            for stop in chunk_ends.tolist():
+                chunk = kept[start:stop]
+                counter.add(chunk + bytes(PAD), np.array([len(chunk)], np.uint32), at)
+                at += len(chunk.decode())
+                start = stop
             yield 0
 
 
