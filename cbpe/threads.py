@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from threading import Thread, current_thread, main_thread
@@ -60,15 +60,24 @@ def _awaited(outcome: Future[Result]) -> Result:
     return outcome.result()
 
 
+def _until_fault(items: Iterable[Item], faults: list[Exception]) -> Iterator[Item]:
+    """The items up to the one that cannot be taken; why not is put into faults."""
+    try:
+        yield from items
+    except Exception as fault:
+        faults.append(fault)
+
+
 def in_order(
     work: Callable[[Item], Result], items: Iterable[Item], num_threads: int
 ) -> Generator[Result, None, None]:
     """Yields work(item) for each item, in their order: str.upper, ["a", "b"] -> "A", "B".
 
     Items are taken one after another, in the caller's thread, and not more than two a thread ahead of the results. What
-    work raises is raised here when its turn comes, so that of several faults the first one is seen. Close the iterator
-    to stop early.
+    work raises, or taking an item, is raised here when its turn comes, so that of several faults the first one is seen.
+    Close the iterator to stop early.
     """
+    faults: list[Exception] = []
     queue: SimpleQueue[tuple[Future[Result], Item] | None] = SimpleQueue()
     waiting: deque[Future[Result]] = deque()
 
@@ -86,7 +95,7 @@ def in_order(
     try:
         for thread in threads:
             thread.start()
-        for item in items:
+        for item in _until_fault(items, faults):
             if len(waiting) == 2 * num_threads:
                 yield _awaited(waiting.popleft())
             future: Future[Result] = Future()
@@ -94,6 +103,8 @@ def in_order(
             queue.put((future, item))
         while waiting:
             yield _awaited(waiting.popleft())
+        if faults:
+            raise faults.pop()
     finally:
         for future in waiting:
             future.cancel()

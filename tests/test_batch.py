@@ -206,6 +206,13 @@ def test_in_order_yields_in_order_and_raises_the_first_fault():
     seen = []
     with pytest.raises(ValueError, match="7"):
         seen.extend(in_order(work, iter(range(100)), 5))
+
+    def items():
+        yield from range(8)
+        raise KeyError("behind the fault of 7")
+
+    with pytest.raises(ValueError, match="7"):
+        list(in_order(work, items(), 5))
     taken = iter(range(1000))
     stopped = in_order(work, taken, 2)
     assert next(stopped) == 0

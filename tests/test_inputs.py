@@ -597,6 +597,16 @@ def test_the_native_reader_sees_every_length_and_every_cut():
     assert plain_or_not(b'{"text": "a", "b": ' + b"[" * 300 + b"]" * 300 + b"}") is None
 
 
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_the_first_fault_is_told_of_though_a_file_behind_it_cannot_be_read(tmp_path, num_threads):
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "a"}\n{"text": 5}\n')
+    (tmp_path / "b.jsonl.gz").write_bytes(b"garbage")
+    with pytest.raises(CorpusFormatError, match=r"a\.jsonl, line 2"):
+        ChunkStore.from_files(tmp_path, num_threads=num_threads)
+    with pytest.raises(CorpusFormatError, match=r"a\.jsonl, line 2"):
+        trained(GPT4_SPLIT_PATTERN).encode_file(tmp_path, tmp_path / "o.bin", num_threads=num_threads)
+
+
 def test_replacing_what_is_no_unicode(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"text": "a\xff\xe7\x8c"}\n{"text": "b\\ud800\\ude00c\\udc00"}\n{"text": "d"}\n')

@@ -544,7 +544,7 @@ class Work:
                     batch.append(part)
                     size += ENOUGH if part.size is None else part.size
             except BaseException as fault:
-                self._faults.append((number, fault))
+                self._faults.append((number + 1, fault))        # behind what was taken before it
             return number, batch
 
     def _check(self, part: Part | DocumentPart) -> None:
