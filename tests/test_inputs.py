@@ -350,6 +350,22 @@ def test_standard_input(tmp_path, name):
         assert store.sources == [name]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="pipes that do not block are POSIX's")
+@pytest.mark.parametrize("name", ["-", "-.jsonl"])
+def test_standard_input_that_does_not_block_is_waited_for(tmp_path, name):
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    script = f"from cbpe import ChunkStore; print(ChunkStore.from_files({name!r}, None).total_bytes)"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=reading, stdout=subprocess.PIPE) as process:
+        os.close(reading)
+        with os.fdopen(writing, "wb", buffering=0) as file:
+            threading.Event().wait(1)
+            for _ in range(3):
+                threading.Event().wait(0.1)
+                file.write(b'{"text": "a"}\n')
+        assert process.stdout.read() == (b"42\n" if name == "-" else b"3\n")
+
+
 @pytest.mark.parametrize("name", ["-.jsonl", "-.jsonl.gz", "-.ndjson", "-.txt.gz"])
 def test_standard_input_of_other_kinds(tmp_path, name):
     texts = nasty_documents(7) if "json" in name else ["".join(nasty_documents(7))]

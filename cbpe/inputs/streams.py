@@ -12,6 +12,7 @@ from __future__ import annotations
 import bz2
 import io
 import lzma
+import select
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -126,7 +127,10 @@ class _StandardInput(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        return self._file.readinto(buffer) or 0
+        # another program may have the pipe not block: None says that more will come, and 0 that this is the end
+        while (n := self._file.readinto(buffer)) is None:
+            select.select([self._file], [], [])
+        return int(n)
 
 
 class Unpacked(io.RawIOBase):
