@@ -326,6 +326,18 @@ def test_sources_travel(tmp_path):
     assert found[0].columns == ("id", "text")
 
 
+def test_a_folder_that_cannot_be_listed_is_an_error(tree, monkeypatch):
+    def scandir(path, scandir=os.scandir):
+        if os.path.basename(path) == "c":
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    for folder in (tree, tree / "c"):
+        with pytest.raises(PermissionError, match=r"denied: .*c'"):
+            find_sources(folder)
+
+
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="permissions do not bind this user")
 def test_an_unreadable_member_is_told_of_before_anything_is_read(tree):
     (tree / "b.txt").chmod(0)
@@ -448,6 +460,18 @@ def test_urls_folders_and_globs_in_memory(tmp_path, memory_folder):
     for missing in ("memory://corpus/missing.txt", "memory://corpus/*.gz"):
         with pytest.raises(FileNotFoundError):
             ChunkStore.from_files(missing)
+
+
+def test_a_folder_is_read_in_the_same_order_wherever_it_lies(tmp_path, memory_folder):
+    files_of_it = ["b.txt", "a/x.txt", "a.txt", "a/b/z.txt", "a-b/x.txt", "c/y.txt", "a0.txt"]
+    for name in files_of_it:
+        memory_folder.pipe(f"/corpus/{name}", b"a")
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"a")
+    in_order = ["a/b/z.txt", "a/x.txt", "a-b/x.txt", "a.txt", "a0.txt", "b.txt", "c/y.txt"]
+    assert names(find_sources(tmp_path), tmp_path) == in_order
+    for url in ("memory:///corpus", tmp_path.as_uri()):
+        assert [source.path.removeprefix(url + "/") for source in find_sources(url)] == in_order
 
 
 @pytest.mark.usefixtures("small_parts")

@@ -19,7 +19,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from cbpe.errors import CorpusFormatError, CorpusTooLargeError
 from cbpe.inputs.extra import needed
@@ -84,9 +84,9 @@ def find_sources(paths: StrPath | Iterable[StrPath]) -> list[Source]:
     """The sources of a corpus, in reading order.
 
     paths: one or several of: a file; a folder, of which all files with a known name are taken, those of its folders
-    too, in the order of their names, but none that is hidden; a str with glob characters that is no file itself ("**"
-    goes down); "-", or "-.jsonl" or "-.txt.gz" to say what comes; a URL such as "s3://bucket/folder", for which the
-    same holds.
+    too, in the order of their names, but none that is hidden, and links to folders are not followed; a str with glob
+    characters that is no file itself ("**" goes down); "-", or "-.jsonl" or "-.txt.gz" to say what comes; a URL such
+    as "s3://bucket/folder", for which the same holds.
 
     Raises OSError for what is not there or cannot be opened, FileNotFoundError for a folder or a glob without files;
     CorpusFormatError for Parquet that cannot be read; ImportError naming the extra that such files need; TypeError.
@@ -152,14 +152,16 @@ def _on_this_machine(name: str, may_be_glob: bool) -> list[Source]:
         return [_file(match, os.stat(match)) for match in matches]
     if not stat.S_ISDIR(status.st_mode):
         return [_file(name, status)]
-    found = []
-    for folder, folders, files in os.walk(name):
-        folders[:] = sorted(each for each in folders if not each.startswith("."))
-        for each in sorted(files):
-            if not each.startswith(".") and kind_of(each):
-                path = os.path.join(folder, each)
-                found.append(_file(path, os.stat(path)))
-    return _some(found, name)
+    paths = []
+    for folder, folders, files in os.walk(name, onerror=_raise):
+        folders[:] = [each for each in folders if not each.startswith(".")]
+        paths += [os.path.join(folder, each) for each in files if not each.startswith(".") and kind_of(each)]
+    paths.sort(key=lambda path: path.split(os.sep))
+    return _some([_file(path, os.stat(path)) for path in paths], name)
+
+
+def _raise(fault: OSError) -> NoReturn:
+    raise fault
 
 
 def _file(name: str, status: os.stat_result) -> Source:
