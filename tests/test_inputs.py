@@ -40,6 +40,7 @@ from cbpe.encoding import files
 from cbpe.inputs import documents, find_sources, sources, streams
 from cbpe.inputs.lines import texts_of_lines
 from cbpe.patterns import NAMED_PATTERNS
+from cbpe.splitting.split import splitter_for
 from cbpe.training import corpus
 
 pa = pytest.importorskip("pyarrow")
@@ -745,6 +746,19 @@ def test_packed_files_cut_short_or_damaged(tmp_path, suffix, kind):
     with pytest.raises(CorpusFormatError, match="cut short or damaged"):
         trained(GPT4_SPLIT_PATTERN).encode_file(path, tmp_path / "o.bin")
     assert not list(tmp_path.glob("o.bin*"))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.txt"])
+def test_a_file_that_shrinks_is_an_error(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(b'{"text": "a"}\n' * 1000)
+    found = find_sources(path)
+    path.write_bytes(b'{"text": "a"}\n' * 10)
+    with pytest.raises(OSError, match=rf"{re.escape(name)}: became shorter .* ends at byte 140"):
+        list(files.pieces(found, cuttable=True))
+    if name == "a.jsonl":
+        with pytest.raises(OSError, match="became shorter"):
+            list(corpus.source_parts(found, splitter_for(None), None))
 
 
 def test_padding_behind_members_is_no_damage(tmp_path):

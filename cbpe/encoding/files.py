@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from cbpe.errors import CorpusDecodeError
 from cbpe.files import atomic_write
-from cbpe.inputs.documents import Faults, LineBlock, RowBlock, RowGroups, line_blocks, stretch_blocks
+from cbpe.inputs.documents import Faults, LineBlock, RowBlock, RowGroups, check_length, line_blocks, stretch_blocks
 from cbpe.inputs.sources import Source, Stretch
 from cbpe.inputs.streams import Limited, open_stream, open_stream_at, open_to_jump
 from cbpe.splitting.split import last_cut
@@ -270,6 +270,8 @@ def _text_pieces(
         ended = False
         while not ended:
             ended = window.fill()
+            if ended and stop is None:
+                check_length(source, window.offset + window.size)
             if cuttable or separator:
                 ended = ended and window.size < wanted
             else:

@@ -213,6 +213,8 @@ def line_blocks(
         offset += skipped
         block = block[skipped:]
         check_offset(source, offset + len(block))
+        if ended and not isinstance(stream, Limited):       # which tells of it itself
+            check_length(source, offset + len(block))
         if block:
             read = stream.n_read if source.compression else offset + len(block)
             yield LineBlock(source.name, field, place + offset, line, block, read - spent)
@@ -264,6 +266,12 @@ def in_file(fault: CorpusFormatError, stretch: Stretch) -> CorpusFormatError:
 def check_offset(source: Source, offset: int) -> None:
     if offset >> OFFSET_BITS:
         raise CorpusTooLargeError(f"{source.name}: longer than {1 << OFFSET_BITS:,} bytes; cut it into several files")
+
+
+def check_length(source: Source, length: int) -> None:
+    """Raises OSError if a file of this machine, read to its end, has become shorter."""
+    if source.is_plain and length < (source.size or 0):
+        raise OSError(f"{source.name}: became shorter while it was read: it ends at byte {length:,}")
 
 
 # ---- Parquet
