@@ -319,6 +319,14 @@ def test_folders_and_globs(tree):
             find_sources(wrong)
 
 
+@pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="there is no /proc")
+def test_a_file_that_has_no_size_is_read_to_its_end(tmp_path):
+    assert ChunkStore.from_files("/proc/self/limits", None).total_bytes > 100
+    assert find_sources("/proc/self/limits")[0].size is None
+    (tmp_path / "a.txt").touch()
+    assert find_sources(tmp_path)[0].size == 0
+
+
 def test_sources_travel(tmp_path):
     write_parquet(tmp_path / "a.parquet", ["a", "b", "c"], row_group_size=2)
     found = find_sources(tmp_path)

@@ -167,8 +167,9 @@ def _raise(fault: OSError) -> NoReturn:
 def _file(name: str, status: os.stat_result) -> Source:
     if not stat.S_ISREG(status.st_mode):        # to open a pipe would be to wait for its writer
         return _named_outright(name, name, None)
-    open(name, "rb").close()
-    return _named_outright(name, name, status.st_size)
+    with open(name, "rb") as file:
+        has_size = status.st_size or not file.read(1)       # what lies in /proc has none
+    return _named_outright(name, name, status.st_size if has_size else None)
 
 
 def _some(found: list[Source], folder: str) -> list[Source]:
