@@ -694,6 +694,13 @@ def test_rows_that_hold_no_text(tmp_path):
     assert list(store) == counted([text for text in texts if text], GPT4_SPLIT_PATTERN)
 
 
+def test_a_message_stays_short_however_many_fields_there_are(tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({f"field {i}": i for i in range(10_000)}))
+    with pytest.raises(CorpusFormatError, match="has no field 'text', but 'field 0', 'field 1'") as fault:
+        ChunkStore.from_files(tmp_path)
+    assert len(str(fault.value)) < 1000
+
+
 def test_rows_that_are_not_utf8(tmp_path):
     path = tmp_path / "a.parquet"
     raw = pa.array([b"good", b"b\xff d", b"fine"], pa.binary())

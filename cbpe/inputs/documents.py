@@ -172,7 +172,7 @@ def text_of_line(line: bytes, field: str, mend: bool) -> bytes:
     if not isinstance(value, dict):
         raise ValueError("is not a JSON object")
     if field not in value:
-        raise ValueError(f"has no field {field!r}, but {', '.join(map(repr, value)) or 'none at all'}")
+        raise ValueError(f"has no field {field!r}, but {', '.join(map(repr, value))[:200] or 'none at all'}")
     content = value[field]
     if not isinstance(content, str):
         raise ValueError(f"field {field!r} is not a string: {json.dumps(content)[:40]}")
