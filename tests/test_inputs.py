@@ -527,6 +527,35 @@ def test_files_of_a_web_server(web):
         ChunkStore.from_files(f"{url}/missing.txt")
 
 
+def test_what_goes_wrong_at_a_web_server_is_an_error_with_the_address():
+    pytest.importorskip("aiohttp")
+
+    class Faulty(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+        def do_GET(self):
+            self.send_response(403 if "forbidden" in self.path else 200)
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(b"cut short\n")
+
+        do_HEAD = do_GET
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Faulty) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        for name, reason in (("forbidden.txt", "403"), ("a.txt", "not completed"), ("a.jsonl", "not completed")):
+            url = f"http://127.0.0.1:{server.server_port}/{name}"
+            for read in (ChunkStore.from_files, lambda url: trained(GPT4_SPLIT_PATTERN).encode_file(url, "o.bin")):
+                with pytest.raises(OSError, match=rf"{re.escape(url)}: cannot be read: .*{reason}") as fault:
+                    read(url)
+                assert not isinstance(fault.value, FileNotFoundError)
+        server.shutdown()
+        thread.join()
+
+
 # ------------------------------------------------------------------------------------------------- what goes wrong
 
 LINES = [

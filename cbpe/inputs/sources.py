@@ -30,6 +30,7 @@ SOURCE_BITS = 24            # a place is source << 40 | offset
 OFFSET_BITS = 64 - SOURCE_BITS
 
 KINDS = {".txt": "text", ".text": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+WEB = ("http://", "https://")
 COMPRESSIONS = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
 
 _STDIN = re.compile(r"-(\.\w+){0,2}")
@@ -185,7 +186,10 @@ def _at_url(url: str) -> list[Source]:
     fs, path = needed("fsspec", f"{url}: URLs").core.url_to_fs(url)
     try:
         info = fs.info(path)
-    except FileNotFoundError:
+    except FileNotFoundError as fault:
+        reason = fault.__cause__
+        if url.startswith(WEB) and reason and getattr(reason, "status", None) != 404:
+            raise OSError(f"{url}: cannot be read: {reason}") from fault
         if not glob.has_magic(path):
             raise FileNotFoundError(2, "is not there", url) from None
         matches = {match: each for match, each in fs.glob(path, detail=True).items() if each["type"] != "directory"}
@@ -212,7 +216,7 @@ def _remote_file(fs: Any, path: str, info: dict[str, Any]) -> Source:
 
 def _without_query(url: str) -> str:
     """"https://a.org/b.jsonl?download=1" -> "https://a.org/b.jsonl"."""
-    return url.split("?")[0] if url.startswith(("http://", "https://")) else url
+    return url.split("?")[0] if url.startswith(WEB) else url
 
 
 # ---- row groups

@@ -21,13 +21,12 @@ from typing import Any
 
 from cbpe.errors import CorpusFormatError
 from cbpe.inputs.extra import needed
-from cbpe.inputs.sources import Source
+from cbpe.inputs.sources import WEB, Source
 
 AT_ONCE = 1 << 17           # bytes of a compressed file that are read at a time
 UNPACKED = 1 << 20          # bytes that come out at a time, at most
 BUFFER = 1 << 20            # bytes of a Parquet column that are read at a time
 
-_WEB = ("http://", "https://")
 _ZST_WINDOW = 1 << 31       # the largest that the zstd tool makes, with --long=31
 
 
@@ -36,7 +35,7 @@ def open_raw(source: Source) -> Any:
     if source.path == "-":
         return _StandardInput()
     if source.is_url:
-        return _open_url(source.path, **({"block_size": 0} if source.path.startswith(_WEB) else {}))
+        return _Elsewhere(_open_url(source.path, **({"block_size": 0} if source.path.startswith(WEB) else {})), source)
     return open(source.path, "rb", buffering=0)
 
 
@@ -52,12 +51,13 @@ def open_to_jump(source: Source) -> Any:
     except ValueError:
         file.close()
         return None
-    return file
+    return _Elsewhere(file, source)
 
 
 def _open_url(url: str, **how: Any) -> Any:
     fs, path = needed("fsspec", f"{url}: URLs").core.url_to_fs(url)
-    file = fs.open(path, "rb", **how)
+    with _naming(url):
+        file = fs.open(path, "rb", **how)
     # memory:// gives everybody the same object
     return io.BytesIO(file.getvalue()) if isinstance(file, io.BytesIO) else file
 
@@ -110,6 +110,49 @@ def read_fully(stream: Any, n: int) -> bytes:
         parts.append(data)
         n -= len(data)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+@contextmanager
+def _naming(url: str) -> Iterator[None]:
+    """Has what a service's package raises, of whatever type, be an OSError that names the file."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as fault:
+        raise OSError(f"{url}: cannot be read: {fault}") from fault
+
+
+class _Elsewhere(io.RawIOBase):
+    """A file that a URL names."""
+
+    def __init__(self, file: Any, source: Source) -> None:
+        self._file = file
+        self._url = source.path
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self._file.seekable())
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readinto(self, buffer: Any) -> int:
+        with _naming(self._url):
+            return int(self._file.readinto(buffer))
+
+    def readall(self) -> bytes:
+        with _naming(self._url):
+            return bytes(self._file.read())
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 class _StandardInput(io.RawIOBase):
