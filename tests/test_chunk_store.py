@@ -343,6 +343,19 @@ def test_stores_of_different_texts_merge_in_the_order_given(tmp_path):
         ChunkStore.merge([])
 
 
+def test_files_of_the_same_names_that_are_no_shards_merge_in_the_order_given(tmp_path, monkeypatch):
+    stores = []
+    for folder, text in (("a", "words, more"), ("b", "other words"), ("c", "")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "corpus.txt").write_text(text)
+        monkeypatch.chdir(tmp_path / folder)
+        stores.append(ChunkStore.from_files("corpus.txt"))
+    merged = ChunkStore.merge(stores)
+    assert list(merged) == counted(["words, more", "other words"], GPT4_SPLIT_PATTERN)
+    assert merged.sources == ["corpus.txt"] * 3
+    assert list(ChunkStore.merge(stores[1::-1])) == counted(["other words", "words, more"], GPT4_SPLIT_PATTERN)
+
+
 def test_a_damaged_or_foreign_store_is_refused(tmp_path):
     path = tmp_path / "store"
     ChunkStore.from_iterator(["a text of some words"]).save(path)

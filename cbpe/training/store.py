@@ -199,15 +199,21 @@ class ChunkStore:
     ) -> ChunkStore:
         """One store for the texts of all, as if they had been read in the order in which the stores are given.
 
-        Stores over the same list of files are shards of one corpus: their order does not matter, places decide. Under a
-        memory_limit, as in from_files, stores from open() may be larger than memory. Raises ChunkStoreError where
-        patterns differ or there is no store.
+        Stores over the same list of files are shards of one corpus: their order does not matter, places decide. (But
+        not if two begin at one place: then files of the same names, or standard input, were counted several times.)
+        Under a memory_limit, as in from_files, stores from open() may be larger than memory. Raises ChunkStoreError
+        where patterns differ or there is no store.
         """
         stores = list(stores)
         if not stores:
             raise ChunkStoreError("no stores to merge")
         first = stores[0]
-        shards = first.sources is not None and all(store.sources == first.sources for store in stores)
+        begins = [int(store.places[0]) for store in stores if len(store)]
+        shards = (
+            first.sources is not None
+            and all(store.sources == first.sources for store in stores)
+            and len(set(begins)) == len(begins)
+        )
         sources: list[str] | None = first.sources if shards else []
         n_sources = 0
         with _limited(memory_limit, scratch_dir) as limit:
