@@ -259,6 +259,14 @@ def test_hundreds_of_special_tokens(tmp_path):
     assert list(store) == counted([*texts, texts[0]], GPT4_SPLIT_PATTERN, specials)
 
 
+def test_arguments_of_wrong_types_are_refused(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(jsonl(["a"]))
+    with pytest.raises(TypeError, match="text_field"):
+        ChunkStore.from_files(tmp_path, text_field=None)
+    with pytest.raises(TypeError, match="not a single str"):
+        ChunkStore.from_files(tmp_path, special_tokens="<|endoftext|>")
+
+
 def test_training_from_all_of_them_gives_the_same_merges(tmp_path):
     texts = [text for text in nasty_documents(4) if text] * 2
     (tmp_path / "a.jsonl.xz").write_bytes(lzma.compress(jsonl(texts)))

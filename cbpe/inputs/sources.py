@@ -112,7 +112,9 @@ def find_sources(paths: StrPath | Iterable[StrPath]) -> list[Source]:
 
 
 def check_field(sources: Iterable[Source], text_field: str) -> None:
-    """Raises CorpusFormatError if a Parquet file has no such column."""
+    """Raises CorpusFormatError if a Parquet file has no such column, TypeError for what is not a str."""
+    if not isinstance(text_field, str):
+        raise TypeError(f"text_field is a str, not {type(text_field).__name__}")
     for source in sources:
         if source.kind == "parquet" and text_field not in source.columns:
             raise CorpusFormatError(

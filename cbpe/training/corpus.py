@@ -142,8 +142,10 @@ def separators_of(special_tokens: Iterable[str]) -> SpecialFinder | None:
     """What finds special tokens in UTF-8. An earlier one wins where two could start: ["<a>", "<a>b"] never finds
     "<a>b".
 
-    Raises SpecialTokenError for one that is empty or not a str.
+    Raises SpecialTokenError for one that is empty or not a str, TypeError for a single one.
     """
+    if isinstance(special_tokens, (str, bytes)):
+        raise TypeError(f"special_tokens must be a list of str, not a single {type(special_tokens).__name__}")
     words = {check_word(word).encode(): number for number, word in enumerate(special_tokens)}
     return SpecialFinder(words) if words else None
 
