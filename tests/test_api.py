@@ -715,3 +715,15 @@ def test_errors_are_of_both_worlds(error, kinds):
     assert all(issubclass(error, kind) for kind in kinds)
     assert str(error("what is wrong")) == "what is wrong"
     assert str(pickle.loads(pickle.dumps(error("what is wrong")))) == "what is wrong"
+
+
+def test_training_and_encoding_do_without_stderr(tmp_path, monkeypatch):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("low lower lowest " * 100)
+    tokenizer = RegexTokenizer()
+    monkeypatch.setattr(sys, "stderr", None)        # as under pythonw.exe, or where a daemon closed it
+    for progress in (None, True):
+        tokenizer.train_from_files(corpus, 260, progress=progress)
+        n = tokenizer.encode_file(corpus, tmp_path / "ids.bin", progress=progress)
+        assert tokenizer.count_ids(corpus, progress=progress).sum() == n
+        assert tokenizer.encode_shards(corpus, tmp_path / f"shards{progress}", 100, progress=progress).n_ids == n

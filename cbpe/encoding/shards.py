@@ -30,13 +30,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from cbpe.encoding.files import Encode, Ids, Piece, encode_piece, pieces
 from cbpe.errors import ShardError
 from cbpe.files import atomic_write
 from cbpe.inputs.documents import Faults
 from cbpe.inputs.sources import Source
+from cbpe.progress import progress_bar
 from cbpe.threads import in_order
 
 _SHARD_FILE = re.compile(
@@ -101,15 +101,8 @@ def encode_shards(
         return piece, encode_piece(piece, encode, faults, dtype, eot)[0]
 
     place, number, n_ids = folder.behind_finished(Place(0, 0, 0), 0, 0)
-    with tqdm(
-        total=None if None in sizes else _sum(sizes),
-        initial=_bytes_before(sources, place),
-        desc="encoding",
-        unit="B",
-        unit_scale=True,
-        leave=False,
-        disable=None if progress is None else not progress,         # None: unless this is a terminal
-    ) as bar:
+    total = None if None in sizes else _sum(sizes)
+    with progress_bar(progress, total, "encoding", initial=_bytes_before(sources, place)) as bar:
         while place:
             start = place.source, place.offset
             read = pieces(sources, cuttable=cuttable, text_field=text_field, separator=separator, start=start)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
 from cbpe.encoding.files import Encode, Ids, Piece, encode_piece, pieces
 from cbpe.inputs.documents import Faults
 from cbpe.inputs.sources import Source
+from cbpe.progress import progress_bar
 from cbpe.threads import in_order
 
 
@@ -39,10 +39,9 @@ def count_ids(
     counts = np.zeros(0, np.int64)
     sizes = [source.size for source in sources]
     total = None if None in sizes else sum(size or 0 for size in sizes)
-    hidden = None if progress is None else not progress         # None: unless this is a terminal
     read = pieces(sources, cuttable=cuttable, text_field=text_field, separator=separator)
     with (
-        tqdm(total=total, desc="encoding", unit="B", unit_scale=True, leave=False, disable=hidden) as bar,
+        progress_bar(progress, total, "encoding") as bar,
         closing(in_order(encode_one, read, num_threads)) as encoded,
     ):
         for piece, ids in encoded:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from cbpe.files import StrPath
 from cbpe.memory import parse_size
+from cbpe.progress import progress_bar
 from cbpe.threads import heeding_ctrl_c
 from cbpe.training.merges import learn
 from cbpe.training.store import ChunkStore
@@ -75,8 +75,7 @@ def learn_merges(
     batches = [(np.empty((0, 2), np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))]
     lines = _Lines(known, num_merges) if verbose else None
     n_known = len(known.pairs)
-    hidden = None if progress is None else not progress         # None: unless this is a terminal
-    with tqdm(total=num_merges, desc="merging", unit="merge", leave=False, disable=hidden) as bar:
+    with progress_bar(progress, num_merges, "merging", unit="merge", unit_scale=False) as bar:
         try:
             for batch in steps:
                 batches.append(batch)

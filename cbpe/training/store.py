@@ -32,7 +32,6 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from tqdm import tqdm
 
 from cbpe.errors import ChunkStoreError
 from cbpe.files import atomic_write, naming, scratch_file
@@ -41,6 +40,7 @@ from cbpe.inputs.documents import Faults
 from cbpe.inputs.sources import OFFSET_BITS, check_field
 from cbpe.memory import parse_size, require, show_size
 from cbpe.patterns import GPT4_SPLIT_PATTERN
+from cbpe.progress import progress_bar
 from cbpe.splitting.split import UNICODE_EDITION, Splitter, splitter_for
 from cbpe.threads import GRACE, heeding_ctrl_c, thread_count
 from cbpe.training.chunks import ChunkCounter
@@ -498,8 +498,7 @@ def _count(
     counters = [ChunkCounter(splitter) for _ in range(num_threads)]
     work = Work(parts, splitter, faults, limit)
     spills = _spills_of(counters, limit, work.is_wanted)
-    hidden = None if progress is None else not progress         # None: unless this is a terminal
-    with tqdm(total=total, desc="counting", unit="B", unit_scale=True, leave=False, disable=hidden) as bar:
+    with progress_bar(progress, total, "counting") as bar:
         if num_threads == 1:
             for done in work.steps(counters[0]):
                 bar.update(done)
