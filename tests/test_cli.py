@@ -409,6 +409,32 @@ def test_stats_of_the_training(folder):
 # ------------------------------------------------------------------------------------------------- what goes wrong
 
 
+@posix_only
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        ("train corpus.txt --vocab-size 300 -o a >&- 2>&-", 0, ""),
+        ("encode corpus.txt -m mine.model --shard-tokens 9999 -o a 2>&-", 0, ""),
+        ("stats corpus.txt -m mine.model >&-", 0, ""),
+        ("decode ids.bin -m mine.model >&-", 1, "cbpe decode: error: there is no standard output; -o names a file"),
+        ("decode -m mine.model <&-", 1, "cbpe decode: error: -: there is no standard input"),
+        ("info mine.model >/dev/full", 1, "cbpe info: error: [Errno 28] No space left on device"),
+        ("decode ids.bin -m mine.model >/dev/full", 1, "cbpe: error: [Errno 28] No space left on device"),
+        ("--version >/dev/full", 1, "cbpe: error: [Errno 28] No space left on device"),
+    ],
+)
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_standard_streams_may_be_closed_or_full(folder, mine, line, code, says):
+    (folder / "some.txt").write_bytes(b"some words")
+    mine.encode_file("some.txt", "ids.bin")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    shell = f"{shlex.quote(sys.executable)} -m cbpe {line}"
+    result = subprocess.run(shell, shell=True, capture_output=True, text=True, env=environment, timeout=60)
+    assert (result.returncode, result.stderr.strip()) == (code, says)
+    if code == 0 and "-o a" in line:
+        assert list(folder.glob("a*"))
+
+
 @pytest.mark.parametrize(
     ("line", "code", "says"),
     [

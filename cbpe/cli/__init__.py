@@ -39,15 +39,21 @@ class Cbpe(click.Group):
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):      # any name and any token can be shown, whatever the locale
                 stream.reconfigure(errors="backslashreplace")
+        code = 0
         try:
             code = super().main(args, prog_name, **{**extra, "obj": Output(), "standalone_mode": False}) or 0
-            sys.stdout.flush()
+            if sys.stdout is not None:              # closed by who started this
+                sys.stdout.flush()
         except click.ClickException as error:
             at = error.ctx if isinstance(error, click.UsageError) else None
             name = at.command_path if at else "cbpe"
             say_error(f"{name}: error: {in_one_line(error)} ({name} --help says more)")
             code = error.exit_code
         except BrokenPipeError:
+            code = unread()
+        except OSError as error:                    # of stdout, such as a full disk: has it been said already?
+            if code == 0:
+                say_error(f"cbpe: error: {in_one_line(error)}")
             code = unread()
         except (KeyboardInterrupt, click.Abort):
             code = 130

@@ -86,6 +86,8 @@ def decode(
         if target:
             file = stack.enter_context(atomic_write(target))
         elif not out.as_json:
+            if sys.stdout is None:
+                raise ValueError("there is no standard output; -o names a file")
             file = sys.stdout.buffer
         for block in portion(blocks, skip, limit):
             data = tokenizer.decode_bytes(block)
@@ -129,6 +131,8 @@ def blocks_of(name: str, dtype: str | None, sha256: str | None) -> Iterator[Any]
             raise ValueError(f"{name}: made with another model, {made_with[:12]}...; --force decodes it all the same")
     elif name.endswith(".bin") and dtype is None:
         raise ValueError(f"{name}: there is no {index} beside it; say --dtype uint16 or uint32")
+    if name == "-" and sys.stdin is None:
+        raise ValueError("-: there is no standard input")
     with click.open_file(name, "rb") as file:
         yield from numbers_of(file, name) if dtype is None else arrays_of(file, name, np.dtype(dtype))
 
