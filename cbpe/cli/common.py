@@ -14,6 +14,7 @@ import regex
 
 from cbpe import BasicTokenizer, GPT4Tokenizer, RegexTokenizer, get_encoding
 from cbpe.formats import minbpe
+from cbpe.inputs import find_sources
 from cbpe.memory import parse_size
 from cbpe.patterns import NAMED_PATTERNS
 
@@ -166,6 +167,8 @@ def pattern_of(pattern: str | None, basic: bool) -> str | None:
         if pattern is not None:
             raise click.UsageError("--pattern: not allowed with --basic")
         return None
+    if pattern == "":
+        raise click.UsageError("--pattern: must not be empty; --basic does not split")
     pattern = "gpt4" if pattern is None else pattern
     pattern = NAMED_PATTERNS.get(pattern, pattern)
     try:
@@ -183,17 +186,26 @@ def name_of(pattern: str | None) -> str | None:
 # ---- what can be known before hours of work
 
 
-def check_outputs(outputs: Iterable[Path], inputs: Iterable[str] = ()) -> None:
-    """Raises UsageError for a file that could not be written in the end, or would replace one that is read."""
+def check_outputs(outputs: Iterable[Path], inputs: Iterable[str] = (), corpus: Sequence[str] = ()) -> None:
+    """Raises UsageError for a file that could not be written in the end, or would replace one that is read or another.
+
+    inputs: names of files, which need not be there. corpus: as find_sources takes it, which says what is not there.
+    """
+    outputs = list(outputs)
+    names = [os.path.realpath(path) for path in outputs]
     read = [name for name in inputs if os.path.exists(name)]
-    for path in outputs:
+    if any(path.exists() for path in outputs):
+        read += [source.path for source in find_sources(corpus) if os.path.exists(source.path)]
+    for path, name in zip(outputs, names, strict=True):
+        if names.count(name) > 1:
+            raise click.UsageError(f"{path}: would be written twice")
         if not path.parent.is_dir():
             raise click.UsageError(f"{path}: there is no folder {path.parent}")
         if path.is_dir():
             raise click.UsageError(f"{path}: is a folder")
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise click.UsageError(f"{path}: may not be written")
-        if path.exists() and any(os.path.samefile(path, name) for name in read):
+        if path.exists() and any(os.path.samefile(path, each) for each in read):
             raise click.UsageError(f"{path}: is a file to be read; the output needs another place")
 
 

@@ -62,7 +62,7 @@ def count(
       cbpe merge part0.chunks part1.chunks -o whole.chunks
     """
     memory = taken(given, MEMORY)
-    check_outputs([target], corpus)
+    check_outputs([target], corpus=corpus)
     start = time.perf_counter()
     split_pattern = pattern_of(pattern, basic)
     store = ChunkStore.from_files(corpus, pattern=split_pattern, progress=out.progress, **given, **memory)

@@ -71,7 +71,7 @@ def decode(
       echo "[15339, 1917]" | cbpe decode -m gpt4
     """
     if target:
-        check_outputs([target], [name for path in ids for name in (path, f"{path}.idx.json")])
+        check_outputs([target], [model, *(name for path in ids for name in (path, f"{path}.idx.json"))])
     for name in ids:
         if name != "-":
             os.stat(name)       # of several files none is decoded if one is not there

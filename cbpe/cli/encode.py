@@ -86,7 +86,7 @@ def encode(
     if shard_tokens is None:
         if force:
             raise click.UsageError("--force: takes --shard-tokens")
-        check_outputs([target, index_of(target)], corpus)
+        check_outputs([target, index_of(target)], [model], corpus)
     else:
         if document_offsets:
             raise click.UsageError("--document-offsets: not allowed with --shard-tokens")

@@ -125,8 +125,11 @@ def train(
     out.if_stopped = "no model was written"
     models = [with_suffix(prefix, suffix) for suffix in (".model", ".vocab", ".stats.json")]
     checkpoint = with_suffix(learning["checkpoint"], ".model") if learning["checkpoint"] else None
-    extra = [path for path in (save_chunks, checkpoint) if path]
-    check_outputs(models + extra, [*corpus, *filter(None, [from_chunks])])
+    stores = [save_chunks] if save_chunks else []
+    inputs = [from_chunks] if from_chunks else []
+    check_outputs([*models, *stores], inputs, corpus)
+    if checkpoint:                          # the model may take its place
+        check_outputs([checkpoint, *stores], inputs, corpus)
     if from_chunks and (corpus or save_chunks):
         raise click.UsageError("--from-chunks: not allowed with CORPUS or --save-chunks")
     if not (corpus or from_chunks):
@@ -173,7 +176,7 @@ def train(
     out.say(f"merged   {len(tokenizer.merges):,} pairs in {seconds['merging']:.2f} s")
 
     tokenizer.save(str(prefix))
-    written = out.wrote(models + ([save_chunks] if save_chunks else []))
+    written = out.wrote(models + stores)
     out.finish(
         {
             **counted,
