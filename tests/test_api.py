@@ -159,6 +159,14 @@ def test_min_frequency_stops_before_rarer_pairs():
     assert tokenizer.merges == expected
 
 
+def test_a_min_frequency_may_be_of_any_size():
+    tokenizer = RegexTokenizer()
+    for huge in (2**63 - 1, 2**63, 10**30):
+        with pytest.warns(UserWarning, match="no pair occurs"):
+            tokenizer.train(TEXT, 356, min_frequency=huge)
+        assert tokenizer.merges == {}
+
+
 def test_a_store_serves_twice_and_must_have_the_pattern():
     store = ChunkStore.from_iterator([TEXT], pattern=GPT2_SPLIT_PATTERN)
     tokenizer = RegexTokenizer(GPT2_SPLIT_PATTERN)

@@ -43,6 +43,7 @@ cdef enum:
     SCAN = 16777216             # cells scanned
 
 MAX_MERGES = (1 << 30) - 256    # an id and its marks share a cell with the weight
+MAX_COUNT = (1 << 63) - 1       # of a count_t
 
 
 cdef struct Entry:              # of the heap
@@ -450,7 +451,7 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0, known=
     cdef int64_t[::1] removed = np.empty(BATCH, np.int64)
     cdef uint64_t left = num_merges
     cdef uint32_t slot
-    cdef count_t highest, floor = max(1, min_frequency)
+    cdef count_t highest, floor = max(1, min(min_frequency, MAX_COUNT))
     nothing = np.empty((0, 2), np.uint32), np.empty(0, np.int64), np.empty(0, np.int64)
     yield nothing
     while left:
