@@ -6,6 +6,7 @@ Most of it runs in this process; what signals and pipes do, in processes of thei
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -27,6 +28,7 @@ from click.testing import CliRunner, Result
 import cbpe
 from cbpe import ChunkStore, RegexTokenizer
 from cbpe.cli import command
+from cbpe.cli.decode import numbers_of
 
 TEXT = "".join(path.read_text(encoding="utf-8") for path in sorted(Path(cbpe.__file__).parent.glob("*.py")))
 SUBCOMMANDS = ["train", "count", "merge", "encode", "decode", "info", "stats"]
@@ -323,6 +325,14 @@ def test_decode_reads_numbers(folder, mine, monkeypatch):
     Path("numbers.txt").write_text("104 105")
     assert run("decode", "numbers.txt", "-m", "gpt2").stdout == cbpe.get_encoding("gpt2").decode([104, 105])
     assert run_json("decode", "-m", "mine.model", stdin="231 140")["text"] == "\ufffd"
+
+
+def test_decode_does_not_look_for_the_end_of_what_is_no_number(monkeypatch):
+    monkeypatch.setattr("cbpe.cli.decode.BLOCK", 1000)
+    file = io.BytesIO(b"1" * 10_000)
+    with pytest.raises(ValueError, match="endless: no id: '1111"):
+        list(numbers_of(file, "endless"))
+    assert file.tell() == 1000
 
 
 # ------------------------------------------------------------------------------------------------ info and stats

@@ -157,8 +157,8 @@ def numbers_of(file: IO[bytes], name: str) -> Iterator[list[int]]:
         data = file.read(BLOCK)
         ended = not data
         words = _NUMBER.findall(rest + data)
-        # a number may go on in the next block
-        rest = words.pop() if words and not ended and _NUMBER.fullmatch(data[-1:]) else b""
+        # a number may go on in the next block, but none is as long as one
+        rest = words.pop() if words and not ended and _NUMBER.fullmatch(data[-1:]) and len(words[-1]) < 20 else b""
         for word in words:
             if not (word.isdigit() and len(word) < 20):
                 shown = word[:20].decode("utf-8", "replace")
