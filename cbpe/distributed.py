@@ -36,7 +36,6 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
 from cbpe.encoding.files import encode_piece, stretch_pieces
 from cbpe.errors import ChunkStoreError, CorpusFormatError, ShardError
@@ -46,6 +45,7 @@ from cbpe.inputs.sources import Source, Stretch, StrPath, check_field, find_sour
 from cbpe.inputs.streams import open_to_jump
 from cbpe.memory import parse_size
 from cbpe.patterns import GPT4_SPLIT_PATTERN
+from cbpe.progress import progress_bar
 from cbpe.splitting.split import splitter_for
 from cbpe.training.chunks import ChunkCounter
 from cbpe.training.corpus import may_cut, separators_of, stretch_parts
@@ -491,7 +491,7 @@ class _Cluster:
     def __init__(self, ray: Any, max_retries: int, progress: bool | None) -> None:
         self._ray = ray
         self._max_retries = max_retries
-        self._hidden = None if progress is None else not progress       # None: unless this is a terminal
+        self._progress = progress
 
     def run(
         self,
@@ -514,7 +514,7 @@ class _Cluster:
         started = 0
         fault: BaseException | None = None
         pending: dict[Any, int] = {}
-        bar = tqdm(total=sum(costs), desc=verb, unit=unit, unit_scale=True, leave=False, disable=self._hidden)
+        bar = progress_bar(self._progress, sum(costs), verb, unit=unit)
         try:
             while pending or started < wanted:
                 while started < wanted and len(pending) < IN_FLIGHT:
