@@ -37,7 +37,7 @@ def tiny_limits(monkeypatch):
     monkeypatch.setattr(Limit, "LEAST", 1)
     monkeypatch.setattr(Limit, "LEAST_PER_THREAD", 1)
     monkeypatch.setattr(Limit, "PER_THREAD", 0)
-    monkeypatch.setattr("cbpe.training.store._Work._check", lambda self, part: None)
+    monkeypatch.setattr("cbpe.training.store.Work._check", lambda self, part: None)
     monkeypatch.setattr("cbpe.training.store.ENOUGH", 64)
     monkeypatch.setattr(corpus, "PART", 256)
     monkeypatch.setattr(spill, "PART_BITS", 4)
