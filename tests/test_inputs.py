@@ -384,13 +384,17 @@ def test_standard_input(tmp_path, name):
 def test_standard_input_that_does_not_block_is_waited_for(tmp_path, name):
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
-    script = f"from cbpe import ChunkStore; print(ChunkStore.from_files({name!r}, None).total_bytes)"
+    script = f"""if True:
+        from cbpe import ChunkStore
+        print("ready", flush=True)
+        print(ChunkStore.from_files({name!r}, None).total_bytes)
+    """
     with subprocess.Popen([sys.executable, "-c", script], stdin=reading, stdout=subprocess.PIPE) as process:
         os.close(reading)
+        assert process.stdout.readline() == b"ready\n"
         with os.fdopen(writing, "wb", buffering=0) as file:
-            threading.Event().wait(1)
             for _ in range(3):
-                threading.Event().wait(0.1)
+                threading.Event().wait(0.3)
                 file.write(b'{"text": "a"}\n')
         assert process.stdout.read() == (b"42\n" if name == "-" else b"3\n")
 
