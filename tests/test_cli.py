@@ -382,8 +382,16 @@ def test_info_of_ids(folder):
     sorted(Path("shards").glob("*.bin"))[-1].unlink()
     sorted(Path("shards").glob("*.json"))[-1].unlink()
     assert run_json("info", "shards")["complete"] is False
+    index = Path("a.bin.idx.json").read_text()
     os.truncate("a.bin", 10)
     assert "damaged" in run("info", "a.bin", code=1).stderr
+    for old, new in (("uint16", "a,"), ('"uint16"', "[]"), ("count", "n"), ("model_sha256", "sha"), ("{", "[" * 99999)):
+        Path("a.bin.idx.json").write_text(index.replace(old, new))
+        for reader in (["info"], ["decode", "-m", "mine.model"]):
+            assert "a.bin.idx.json: damaged" in run(*reader, "a.bin", code=1).stderr
+    last = sorted(Path("shards").glob("*.json"))[-1]
+    last.write_text(last.read_text().replace('"next"', '"then"'))
+    assert f"{last}: damaged" in run("info", "shards", code=1).stderr
 
 
 def test_stats(folder, mine):

@@ -233,6 +233,12 @@ def test_a_file_that_has_grown_is_another_corpus(tmp_path, corpus, tokenizer):
         tokenizer.encode_shards(corpus, tmp_path / "out", 20)
 
 
+def tell(path, key, value):
+    """Has the JSON file beside a shard say something else."""
+    index = Path(f"{path}.idx.json")
+    index.write_text(json.dumps({**json.loads(index.read_bytes()), key: value}))
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -243,6 +249,14 @@ def test_a_file_that_has_grown_is_another_corpus(tmp_path, corpus, tokenizer):
         lambda path: Path(f"{path}.idx.json").write_bytes(b"[]"),
         lambda path: Path(f"{path}.idx.json").write_bytes(b'{"dtype": "uint16", "count": 20, "next": [1, 2]}'),
         lambda path: Path(f"{path}.idx.json").write_bytes(b'{"dtype": "uint16", "count": "20", "next": null}'),
+        lambda path: Path(f"{path}.idx.json").write_bytes(b"[" * 100_000),
+        *(
+            lambda path, key=key, value=value: tell(path, key, value)
+            for key, value in [
+                ("dtype", [["a", "b"]]), ("dtype", None), ("dtype", "a,"), ("count", []), ("count", -1),
+                ("next", [9, 0, 0]), ("next", [0, -1, 0]), ("next", [0.5, 0, 0]), ("next", ["0", "0", "0"]),
+            ]
+        ),
     ],
 )
 def test_a_damaged_shard_is_refused_or_made_again(tmp_path, corpus, tokenizer, damage):

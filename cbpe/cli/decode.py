@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import re
 import sys
@@ -16,6 +15,7 @@ import click
 import numpy as np
 
 from cbpe.cli.common import MODEL, OUTPUT, Output, check_outputs, tokenizer_of
+from cbpe.encoding.files import read_index
 from cbpe.files import atomic_write
 
 BLOCK = 1 << 20         # bytes that are read at a time
@@ -121,12 +121,8 @@ def blocks_of(name: str, dtype: str | None, sha256: str | None) -> Iterator[Any]
     """
     index = f"{name}.idx.json"
     if name != "-" and os.path.exists(index):
-        with open(index, "rb") as file:
-            try:
-                known = json.load(file)
-                dtype, made_with = str(np.dtype(known["dtype"])), known["model_sha256"]
-            except (ValueError, KeyError, TypeError):
-                raise ValueError(f"{index}: damaged: it does not say what the ids are") from None
+        known = read_index(index)
+        dtype, made_with = known["dtype"], known["model_sha256"]
         if sha256 not in (None, made_with):
             raise ValueError(f"{name}: made with another model, {made_with[:12]}...; --force decodes it all the same")
     elif name.endswith(".bin") and dtype is None:

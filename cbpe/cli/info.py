@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from cbpe import ChunkStore, render_token
 from cbpe.cli.common import OUTPUT, Output, name_of, tokenizer_of
+from cbpe.encoding.files import read_index
 from cbpe.training.store import MAGIC
 
 MOST = 20           # lines of text that a list takes: a corpus may have a million files
@@ -109,7 +109,7 @@ def of_store(path: str, top: int) -> dict[str, Any]:
 
 
 def of_ids(path: Path) -> dict[str, Any]:
-    index = json.loads(Path(f"{path}.idx.json").read_bytes())
+    index = read_index(f"{path}.idx.json")
     size = path.stat().st_size
     expected = index["count"] * np.dtype(index["dtype"]).itemsize
     if size != expected:
@@ -123,6 +123,9 @@ def of_shards(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder}: a folder without shards")
     shards = [of_ids(Path(str(file).removesuffix(".idx.json"))) for file in files]
     common = ("dtype", "shard_tokens", "model_sha256", "max_id", "eot", "errors", "n_sources", "cbpe_version")
+    for file, shard in zip(files, shards, strict=True):
+        if not {*common, "shard", "next"} <= shard.keys():
+            raise ValueError(f"{file}: damaged: it does not say what the shard is")
     return {
         "kind": "shards of ids",
         "shards": len(shards),

@@ -131,6 +131,21 @@ def encode_files(
     return count
 
 
+def read_index(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a .idx.json file says. Raises ValueError if that is not what the ids are; OSError."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        known = json.loads(data)
+        sound = known["dtype"] in ("uint16", "uint32") and type(known["count"]) is int and known["count"] >= 0
+        sound = sound and isinstance(known["model_sha256"], str)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        sound = False
+    if not sound:
+        raise ValueError(f"{os.fspath(path)}: damaged: it does not say what the ids are")
+    return dict(known)
+
+
 # ---- encoding a piece
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cbpe.encoding.files import Encode, Ids, Piece, encode_piece, pieces
+from cbpe.encoding.files import Encode, Ids, Piece, encode_piece, pieces, read_index
 from cbpe.errors import ShardError
 from cbpe.files import atomic_write
 from cbpe.inputs.documents import Faults
@@ -195,11 +196,10 @@ class _Folder:
         """What is said of a file of ids, if it is true."""
         remedy = "remove it to have it made again, or pass force=True (--force)"
         try:
-            header = json.loads(_index_of(file).read_bytes())
+            header = read_index(_index_of(file))
             kind, count, following = np.dtype(header["dtype"]), header["count"], header["next"]
-            sound = count == self._settings["shard_tokens"] if following else count >= 0
-            if following:
-                Place(*map(int, following))
+            if following is not None and min(Place(*map(operator.index, following))) < 0:
+                raise ValueError
         except FileNotFoundError:
             raise ShardError(f"{file}: no {_index_of(file).name} beside it says what it is; {remedy}") from None
         except (ValueError, KeyError, TypeError):
@@ -213,9 +213,12 @@ class _Folder:
                     f"{file}: made {made}; write to another folder, or pass force=True (--force) to make it anew"
                 )
         size = file.stat().st_size
-        if not sound or size != count * kind.itemsize:
+        whole = following is None or count == self._settings["shard_tokens"]
+        if not whole or size != count * kind.itemsize:
             raise ShardError(f"{file}: damaged: {size:,} bytes for {count:,} ids of {kind}; {remedy}")
-        return dict(header)
+        if following is not None and following[0] >= len(self._names):
+            raise ShardError(f"{_index_of(file)}: damaged; {remedy}")
+        return header
 
     def is_finished(self, number: int) -> bool:
         return number in self._finished
