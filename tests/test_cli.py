@@ -465,14 +465,19 @@ def test_standard_streams_may_be_closed_or_full(folder, mine, line, code, says):
         ("train corpus.txt --vocab-size 300 -o nowhere/a", 2, "there is no folder nowhere"),
         ("train corpus.txt --vocab-size 300 -o a --special x --special x", 2, "--special: given twice: 'x'"),
         ("train corpus.txt --vocab-size 300 -o a --errors ignore", 2, "ignore"),
+        ("train corpus.txt --vocab-size 300 -o sub/", 2, "a name is wanted, not a folder; say sub/NAME"),
+        ("train corpus.txt --vocab-size 300 -o a.model", 2, "say a."),
         ("train corpus.txt --vocab-size 300 -o a --pattern (a", 2, "--pattern"),
+        ("train corpus.txt --vocab-size 300 -o a --pattern cl100k_base", 2, "no pattern is called 'cl100k_base'"),
+        ("train corpus.txt --vocab-size 300 -o a --pattern ☃+", 1, "the pattern matches none of it"),
+        ("train empty.txt --vocab-size 300 -o a", 1, "there is no text to train on"),
         ("train corpus.txt --vocab-size 300 -o a --pattern ''", 2, "--pattern: must not be empty"),
         ("train corpus.txt --vocab-size 300 -o a --save-chunks a.model", 2, "a.model: would be written twice"),
         ("train corpus.txt --vocab-size 300 -o a --save-chunks sub/../a.vocab", 2, "would be written twice"),
         ("train corpus.txt --vocab-size 300 -o a --checkpoint c --save-chunks c.model", 2, "would be written twice"),
         ("train . --vocab-size 300 -o a --save-chunks more.txt", 2, "more.txt: is a file to be read"),
         ("train corpus.txt --vocab-size 300 -o a --special $'a\\nb'", 1, "line end"),
-        ("train corpus.txt --vocab-size 300 -o a --resume", 2, "--resume: takes --checkpoint"),
+        ("train corpus.txt --vocab-size 300 -o a --resume", 2, "--resume: needs --checkpoint"),
         ("train corpus.txt --vocab-size 300 -o a --checkpoint no/c", 2, "there is no folder no"),
         ("train corpus.txt --vocab-size 300 -o a --extend mine.model", 1, "300"),
         ("train corpus.txt --vocab-size 500 -o a --extend mine.model --basic", 1, "splits texts by"),
@@ -495,12 +500,13 @@ def test_standard_streams_may_be_closed_or_full(folder, mine, line, code, says):
         ("encode corpus.txt -m mine.model -o mine.model", 2, "mine.model: is a file to be read"),
         ("encode . -m mine.model -o corpus.txt", 2, "corpus.txt: is a file to be read"),
         ("encode corpus.txt -m mine.model -o sub", 2, "is a folder"),
-        ("encode corpus.txt -m mine.model -o a --force", 2, "--force: takes --shard-tokens"),
+        ("encode corpus.txt -m mine.model -o a --force", 2, "--force: needs --shard-tokens"),
         ("encode corpus.txt -m mine.model -o a --shard-tokens 0", 2, "--shard-tokens"),
         ("encode corpus.txt -m mine.model -o corpus.txt --shard-tokens 5", 2, "is no folder"),
         ("encode corpus.txt -m mine.model -o no/a --shard-tokens 5", 2, "there is no folder no"),
         ("encode corpus.txt -m mine.model -o a --shard-tokens 5 --document-offsets", 2, "not allowed"),
         ("encode corpus.txt -m nosuch -o a", 1, "nosuch: no such file"),
+        ("encode corpus.txt -m mine -o a", 1, "but mine.model is there"),
         ("encode corpus.txt -m mine.model --eot <|no|> -o a", 1, "<|no|>"),
         ("encode bad.txt -m mine.model -o a", 1, "offset 4"),
         ("decode missing.txt -m mine.model", 1, "missing.txt: No such file"),
@@ -509,7 +515,7 @@ def test_standard_streams_may_be_closed_or_full(folder, mine, line, code, says):
         ("decode ids.bin -m gpt2", 1, "made with another model"),
         ("decode ids.bin -m mine.model -o mine.model", 2, "mine.model: is a file to be read"),
         ("info missing.model", 1, "missing.model: No such file"),
-        ("info corpus.txt", 1, "corpus.txt"),
+        ("info corpus.txt", 1, "corpus.txt: neither a .model file"),
         ("info sub", 1, "without shards"),
         ("info", 2, "FILE"),
         ("stats corpus.txt", 2, "--model"),
@@ -520,6 +526,7 @@ def test_standard_streams_may_be_closed_or_full(folder, mine, line, code, says):
 def test_an_error_is_one_line_and_leaves_nothing(folder, mine, line, code, says):
     (folder / "sub").mkdir()
     (folder / "bad.txt").write_bytes(b"good\xff")
+    (folder / "empty.txt").touch()
     (folder / "numbers.txt").write_bytes(b"450")
     mine.encode_file("more.txt", "ids.bin")
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}

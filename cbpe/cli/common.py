@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,7 +77,7 @@ def _output_flag(flag: str, name: str, help: str) -> click.Option:
 # Every subcommand has them; they go into its Output.
 OUTPUT = [
     _output_flag("--json", "as_json", "Print one JSON object on stdout, and nothing else there."),
-    _output_flag("--quiet", "quiet", "Print no news, only what was asked for; show no bars (a terminal sees them)."),
+    _output_flag("--quiet", "quiet", "Print no news, only what was asked for; show no progress bars."),
     _output_flag("--debug", "debug", "Show the traceback of an error."),
 ]
 
@@ -90,7 +91,7 @@ PATTERN = [
     click.Option(
         ["--pattern"],
         metavar="NAME|REGEX",
-        help=f"Where texts are split: gpt4 if nothing is said; {', '.join(NAMED_PATTERNS)}; or a regular expression.",
+        help=f"Where texts are split: {', '.join(NAMED_PATTERNS)}, or a regular expression; by default gpt4.",
     ),
     click.Option(["--basic"], is_flag=True, help="Do not split: merges may cross words."),
 ]
@@ -116,7 +117,7 @@ READING = [
         ["--threads", "num_threads"],
         type=click.IntRange(min=1),
         metavar="N",
-        help="How many threads work; one a processor if nothing is said. The result does not depend on it.",
+        help="How many threads work; by default one per processor. The result does not depend on it.",
     ),
 ]
 
@@ -129,7 +130,8 @@ COUNTING = [
         ["--special", "special_tokens"],
         multiple=True,
         metavar="TOKEN",
-        help="A special token: cut out of the corpus, so that no piece of it is learned. May be given again.",
+        help="A special token: cut out of the corpus, so that no piece of it is learned. May be given several "
+        "times.",
     ),
     *READING,
 ]
@@ -146,7 +148,7 @@ MEMORY = [
         ["--scratch-dir"],
         type=click.Path(exists=True, file_okay=False, writable=True),
         metavar="DIR",
-        help="Where scratch files are; the system's folder for temporary files if nothing is said.",
+        help="Where scratch files are; by default the system's folder for temporary files.",
     ),
 ]
 
@@ -171,6 +173,8 @@ def pattern_of(pattern: str | None, basic: bool) -> str | None:
         raise click.UsageError("--pattern: must not be empty; --basic does not split")
     pattern = "gpt4" if pattern is None else pattern
     pattern = NAMED_PATTERNS.get(pattern, pattern)
+    if re.fullmatch(r"[\w-]+", pattern):      # a regular expression that matches this word and nothing else
+        raise click.UsageError(f"--pattern: no pattern is called {pattern!r}; there are {', '.join(NAMED_PATTERNS)}")
     try:
         regex.compile(pattern)
     except regex.error as error:
@@ -209,6 +213,17 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[str] = (), corpus: S
             raise click.UsageError(f"{path}: is a file to be read; the output needs another place")
 
 
+def prefix_of(_: click.Context, option: click.Parameter, value: str) -> Path:
+    """A prefix of files to be written; models/ is a folder, which Path would take for the prefix models."""
+    if value.endswith(("/", os.sep)):
+        raise click.BadParameter(f"{value!r}: a name is wanted, not a folder; say {value}NAME.", param=option)
+    if value.endswith(".model"):
+        raise click.BadParameter(
+            f"{value!r}: .model is put behind the name; say {value.removesuffix('.model')}.", param=option
+        )
+    return Path(value)
+
+
 def with_suffix(prefix: Path, suffix: str) -> Path:
     """models/mine, ".model" -> models/mine.model. Raises UsageError for a prefix without a name."""
     if not prefix.name:
@@ -224,6 +239,8 @@ def tokenizer_of(model: str) -> BasicTokenizer | RegexTokenizer:
         try:
             return get_encoding(model)
         except ValueError as error:
+            if os.path.isfile(f"{model}.model"):
+                raise ValueError(f"{model}: no such file, but {model}.model is there") from None
             raise ValueError(f"{model}: no such file; {error}, and gpt4") from None
     pattern, _, _ = minbpe.load(model)
     tokenizer = RegexTokenizer() if pattern else BasicTokenizer()

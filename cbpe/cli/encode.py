@@ -16,7 +16,7 @@ ENCODING = [
     click.Option(
         ["--dtype"],
         type=click.Choice(["uint16", "uint32"]),
-        help="Of the ids; the smallest that holds all of the model's if nothing is said.",
+        help="Of the ids; by default the smallest that holds all of the model's.",
     ),
     click.Option(["--eot"], metavar="TOKEN|ID", help="A special token, or an id, to put behind each document."),
     SEPARATOR,
@@ -85,7 +85,7 @@ def encode(
     encoding = taken(given, ENCODING)
     if shard_tokens is None:
         if force:
-            raise click.UsageError("--force: takes --shard-tokens")
+            raise click.UsageError("--force: needs --shard-tokens")
         check_outputs([target, index_of(target)], [model], corpus)
     else:
         if document_offsets:

@@ -51,6 +51,8 @@ def info(out: Output, /, path: str, top: int) -> None:
         result = of_ids(Path(path.removesuffix(".idx.json")))
     elif is_store(path):
         result = of_store(path, top)
+    elif os.path.exists(path) and not path.endswith(".model"):
+        raise ValueError(f"{path}: neither a .model file, a chunk store, nor ids with a .idx.json beside them")
     else:
         result = of_model(path, top)
     for key, value in result.items():

@@ -20,6 +20,7 @@ from cbpe.cli.common import (
     Output,
     check_outputs,
     pattern_of,
+    prefix_of,
     taken,
     tokenizer_of,
     with_suffix,
@@ -57,7 +58,7 @@ LEARNING = [
         metavar="PREFIX",
         help="Write the merges so far to PREFIX.model now and then, and when training is stopped.",
     ),
-    click.Option(["--verbose"], is_flag=True, help="Print a line a merge."),
+    click.Option(["--verbose"], is_flag=True, help="Print a line for each merge."),
 ]
 
 
@@ -68,9 +69,9 @@ LEARNING = [
         click.Option(
             ["-o", "--output", "prefix"],
             required=True,
-            type=Path,
+            callback=prefix_of,
             metavar="PREFIX",
-            help="Write PREFIX.model and PREFIX.vocab.",
+            help="Write PREFIX.model, PREFIX.vocab and PREFIX.stats.json.",
         ),
         *LEARNING,
         click.Option(
@@ -135,7 +136,7 @@ def train(
     if not (corpus or from_chunks):
         raise click.UsageError("nothing to train on: name the files of a CORPUS, or --from-chunks STORE")
     if resume and (extend or not checkpoint):
-        raise click.UsageError("--resume: takes --checkpoint, and no --extend")
+        raise click.UsageError("--resume: needs --checkpoint, and goes without --extend")
     if checkpoint:
         out.if_stopped = f"--resume goes on from the merges in {checkpoint}"
         if resume and checkpoint.exists():
@@ -157,6 +158,8 @@ def train(
             split_pattern = store.pattern
     else:
         store = ChunkStore.from_files(corpus, pattern=split_pattern, progress=out.progress, **counting, **memory)
+    if not store.total_bytes:
+        raise ValueError("there is no text to train on, or the pattern matches none of it")
     counted = {"bytes": store.total_bytes, "chunks": len(store)}
     seconds = {"counting": time.perf_counter() - start}
     done = "opened  " if from_chunks else "counted "
