@@ -63,7 +63,7 @@ class CorpusDecodeError(UnicodeDecodeError):
     def __str__(self) -> str:
         return (
             f"{self.source}: byte {self.object[:1]!r} at offset {self.offset:,} is not UTF-8; "
-            'mend the file, or pass errors="replace" to read U+FFFD in its place'
+            'mend the file, or pass errors="replace" (--errors replace) to read U+FFFD in its place'
         )
 
 

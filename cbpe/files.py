@@ -40,7 +40,11 @@ def atomic_write(path: str | os.PathLike[str], *, durable: bool = True) -> Itera
         return
     temporary = f"{target}.{secrets.token_hex(4)}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(temporary, flags, 0o666)   # less what the umask forbids
+    try:
+        descriptor = os.open(temporary, flags, 0o666)   # less what the umask forbids
+    except OSError as fault:
+        fault.filename = os.fspath(path)            # the name that the caller knows
+        raise
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file

@@ -405,6 +405,8 @@ class NativeTokenizer(Tokenizer):
         trained = model.trained(pairs, statistics).registered(new)
         if reached < vocab_size:
             reason = f"no pair occurs {min_frequency} times" if min_frequency > 1 else "no pair is left to merge"
+            if not total_bytes and min_count == 1:
+                reason = "there is no text, or the pattern matches none of it"
             message = f"training stopped at a vocabulary of {reached} instead of {vocab_size}: {reason}"
             warnings.warn(message, UserWarning, stacklevel=3)
         self._model = trained
@@ -676,7 +678,8 @@ class NativeTokenizer(Tokenizer):
         kind = _id_type(dtype, None if self._encodes_its_own_way else model.max_id)
         if isinstance(eot, str):
             if eot not in model.specials:
-                raise SpecialTokenError(f"eot is no special token of this tokenizer: {eot!r}")
+                known = ", ".join(map(repr, list(model.specials)[:8])) or "none"
+                raise SpecialTokenError(f"eot is no special token of this tokenizer: {eot!r}; it has {known}")
             eot = model.specials[eot]
         elif eot is not None:
             eot = _as_int(eot, "eot")

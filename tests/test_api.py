@@ -735,3 +735,9 @@ def test_training_and_encoding_do_without_stderr(tmp_path, monkeypatch):
         n = tokenizer.encode_file(corpus, tmp_path / "ids.bin", progress=progress)
         assert tokenizer.count_ids(corpus, progress=progress).sum() == n
         assert tokenizer.encode_shards(corpus, tmp_path / f"shards{progress}", 100, progress=progress).n_ids == n
+
+
+@pytest.mark.parametrize(("pattern", "text"), [(cbpe.GPT4_SPLIT_PATTERN, ""), ("no such word", "some text")])
+def test_training_on_nothing_says_so(pattern, text):
+    with pytest.warns(UserWarning, match="there is no text, or the pattern matches none of it"):
+        RegexTokenizer(pattern).train(text, 300)

@@ -177,6 +177,8 @@ def test_iterables_are_checked():
         ChunkStore.from_iterator("text")
     with pytest.raises(TypeError, match="number 1 is bytes"):
         ChunkStore.from_iterator(["a", b"b"])
+    with pytest.raises(TypeError, match="number 0 is int"):
+        ChunkStore.from_iterator([1])
     with pytest.raises(UnicodeEncodeError):
         ChunkStore.from_iterator(["a\ud800"])
     with pytest.raises(ValueError, match="num_threads"):

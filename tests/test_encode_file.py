@@ -233,8 +233,9 @@ def test_a_failure_leaves_what_was_there(tmp_path):
         (ValueError, {"out_path": tmp_path / "a.txt"}),
         (FileNotFoundError, {"out_path": tmp_path / "nowhere" / "a.bin"}),
     ):
-        with pytest.raises(wrong):
+        with pytest.raises(wrong) as raised:
             tokenizer.encode_file(**{"path": tmp_path / "a.txt", "out_path": out, **how})
+        assert ".tmp" not in str(raised.value)      # a name that the caller has never heard
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

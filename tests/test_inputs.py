@@ -464,6 +464,11 @@ def memory_folder():
     fs.rm("/corpus", recursive=True)
 
 
+def test_an_url_of_no_known_kind_is_named():
+    with pytest.raises(ValueError, match=r"^htps://a\.org/b\.txt: .*htps"):
+        find_sources("htps://a.org/b.txt")
+
+
 def test_urls_folders_and_globs_in_memory(tmp_path, memory_folder):
     texts = nasty_documents(7)
     memory_folder.pipe("/corpus/b.jsonl.zst", zst(jsonl(texts)))
@@ -572,7 +577,7 @@ def test_what_goes_wrong_at_a_web_server_is_an_error_with_the_address():
 
 LINES = [
     (b'{"text": "a"', "is not JSON"),
-    (b'{"text": 5}', "not a string: 5"),
+    (b'{"text": 5}', "not a string: 5$"),
     (b'{"text": null}', "not a string: null"),
     (b'{"other": "a", "b": 1}', "no field 'text', but 'other', 'b'"),
     (b"{}", "none at all"),
@@ -758,7 +763,7 @@ def test_rows_that_are_not_utf8(tmp_path):
 def test_columns_that_are_not_there_or_not_text(tmp_path):
     write_parquet(tmp_path / "a.parquet", ["a"])
     for errors in ("strict", "skip"):
-        with pytest.raises(CorpusFormatError, match=r"a\.parquet: has no column 'body' .*; it has: id, text"):
+        with pytest.raises(CorpusFormatError, match=r"a\.parquet: has no column 'body', but 'id', 'text'; text_field="):
             ChunkStore.from_files(tmp_path, text_field="body", errors=errors)
         with pytest.raises(CorpusFormatError, match=r"a\.parquet: column 'id' is of type int64"):
             ChunkStore.from_files(tmp_path, text_field="id", errors=errors)

@@ -264,6 +264,15 @@ def test_a_missing_folder_is_named(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions are those of Unix")
+def test_a_prefix_in_place_of_a_model_file_is_told_the_file(tmp_path):
+    tokenizer = RegexTokenizer()
+    with pytest.raises(ModelFileError, match=r"mine: the name of a model file ends in \.model$"):
+        tokenizer.load(tmp_path / "mine")
+    tokenizer.save(str(tmp_path / "mine"))
+    with pytest.raises(ModelFileError, match=r"there is .*mine\.model$"):
+        tokenizer.load(tmp_path / "mine")
+
+
 def test_permissions_follow_the_umask_and_then_the_old_file(tmp_path):
     path = tmp_path / "f"
     old = os.umask(0o027)

@@ -116,7 +116,8 @@ def load(model_file: str | os.PathLike[str]) -> tuple[str, dict[str, int], npt.N
     if not isinstance(name, str):
         raise TypeError(f"a model file must be a str or an os.PathLike of one, not {type(name).__name__}")
     if not name.endswith(".model"):
-        raise ModelFileError(f"{name}: the name of a model file ends in .model")
+        hint = f"; there is {name}.model" if os.path.isfile(f"{name}.model") else ""
+        raise ModelFileError(f"{name}: the name of a model file ends in .model{hint}")
     with open(name, "rb") as file:
         data = file.read()
     return parse(data, name)

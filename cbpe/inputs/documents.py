@@ -154,6 +154,13 @@ class LineBlock:
         return Texts.joined([found[place] for place in sorted(found)], np.array(sorted(found), np.uint64), stop)
 
 
+def _shown(value: object) -> str:
+    """The beginning of a value in JSON; 5.0, which may have been 5, as 5."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    return json.dumps(value)[:40]
+
+
 def text_of_line(line: bytes, field: str, mend: bool) -> bytes:
     """What stands in a field of a JSON object, in UTF-8. Raises ValueError that says why nothing does.
 
@@ -172,10 +179,11 @@ def text_of_line(line: bytes, field: str, mend: bool) -> bytes:
     if not isinstance(value, dict):
         raise ValueError("is not a JSON object")
     if field not in value:
-        raise ValueError(f"has no field {field!r}, but {', '.join(map(repr, value))[:200] or 'none at all'}")
+        others = ", ".join(map(repr, value))[:200] or "none at all"
+        raise ValueError(f"has no field {field!r}, but {others}; text_field= (--text-field) names the one to read")
     content = value[field]
     if not isinstance(content, str):
-        raise ValueError(f"field {field!r} is not a string: {json.dumps(content)[:40]}")
+        raise ValueError(f"field {field!r} is not a string: {_shown(content)}")
     try:
         return content.encode()
     except UnicodeEncodeError:

@@ -118,7 +118,8 @@ def check_field(sources: Iterable[Source], text_field: str) -> None:
     for source in sources:
         if source.kind == "parquet" and text_field not in source.columns:
             raise CorpusFormatError(
-                source.path, f"has no column {text_field!r} for text_field; it has: {', '.join(source.columns)}"
+                source.path, f"has no column {text_field!r}, but {', '.join(map(repr, source.columns))}; "
+                "text_field= (--text-field) names the one to read",
             )
 
 
@@ -177,7 +178,9 @@ def _file(name: str, status: os.stat_result) -> Source:
 
 def _some(found: list[Source], folder: str) -> list[Source]:
     if not found:
-        raise FileNotFoundError(2, f"no file in this folder is named {', '.join(KINDS)} or these and .gz, .zst", folder)
+        kinds, compressions = ", ".join(KINDS), ", ".join(COMPRESSIONS)
+        reason = f"no file in this folder is named {kinds}, packed ({compressions}) or not; name others one by one"
+        raise FileNotFoundError(2, reason, folder)
     return found
 
 
@@ -185,7 +188,11 @@ def _some(found: list[Source], folder: str) -> list[Source]:
 
 
 def _at_url(url: str) -> list[Source]:
-    fs, path = needed("fsspec", f"{url}: URLs").core.url_to_fs(url)
+    core = needed("fsspec", f"{url}: URLs").core
+    try:
+        fs, path = core.url_to_fs(url)
+    except (ImportError, ValueError) as refusal:     # s3 without s3fs; a scheme that fsspec does not know
+        raise type(refusal)(f"{url}: {refusal}") from None
     try:
         info = fs.info(path)
     except FileNotFoundError as fault:

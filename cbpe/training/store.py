@@ -184,7 +184,8 @@ class ChunkStore:
         """
         splitter = splitter_for(pattern)
         parts = text_parts(texts, splitter, separators_of(special_tokens or ()))
-        total = sum(map(len, texts)) if isinstance(texts, (list, tuple)) else None
+        sized = isinstance(texts, (list, tuple)) and all(isinstance(text, str) for text in texts)
+        total = sum(map(len, texts)) if sized else None
         with _limited(memory_limit, scratch_dir) as limit:
             counted = _count(parts, splitter, num_threads, Faults(errors), progress, total, limit)
             return cls._from_counters(splitter.pattern, None, counted, limit)
