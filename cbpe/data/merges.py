@@ -58,7 +58,7 @@ class Table(NamedTuple):
 def pack(table: Table, source_sha256: str) -> bytes:
     """The content of a file. All ids below 2**24."""
     pairs = table.pairs
-    if pairs.size and int(pairs.max()) >> (8 * _N_PLANES):
+    if pairs.size and int(np.max(pairs)) >> (8 * _N_PLANES):
         raise ValueError(f"an id needs more than {_N_PLANES} bytes")
     skipped = np.empty(0, np.uint32)
     if table.ids is not None and table.ids.size:

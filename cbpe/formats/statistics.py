@@ -62,7 +62,7 @@ def load(path: str | os.PathLike[str], pairs: npt.NDArray[np.uint32], pattern: s
     if len(counts) != len(pairs) or len(tokens) != len(pairs):
         return None
     totals = np.concatenate([before, tokens])
-    if counts.min(initial=0) < 0 or totals[-1] < 0 or (totals[1:] > totals[:-1]).any():
+    if np.min(counts, initial=0) < 0 or totals[-1] < 0 or (totals[1:] > totals[:-1]).any():
         return None
     return Statistics(counts, tokens, int(before[0]))
 

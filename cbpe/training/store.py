@@ -307,7 +307,7 @@ class ChunkStore:
             raise ValueError(f"min_count must be at least 1: {min_count}")
         kept = self.counts >= min_count
         lengths = np.diff(self.offsets)
-        offsets = np.zeros(np.count_nonzero(kept) + 1, np.uint64)
+        offsets = np.zeros(int(np.count_nonzero(kept)) + 1, np.uint64)
         np.cumsum(lengths[kept], out=offsets[1:])
         data = self.data[np.repeat(kept, lengths.astype(np.int64))]
         return ChunkStore(self.pattern, self.counts[kept], self.places[kept], offsets, data, self.sources)
