@@ -1,7 +1,9 @@
 import os
+from typing import final
 
 SEGMENT: int
 
+@final
 class Workspace:
     mapped: bool
-    def __init__(self, mapped: bool = False, scratch_dir: str | os.PathLike[str] | None = None) -> None: ...
+    def __new__(cls, mapped: bool = False, scratch_dir: str | os.PathLike[str] | None = None) -> Workspace: ...

@@ -24,6 +24,7 @@ cdef struct Header:             # before each block of a mapped workspace
     uint64_t capacity           # bytes behind the header
 
 
+@cython.final
 @cython.no_gc
 cdef class Workspace:
     """Where working arrays lie: in the C library's memory, or, if mapped, in scratch files in a folder.

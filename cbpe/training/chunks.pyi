@@ -7,7 +7,7 @@ from typing_extensions import Buffer
 
 from cbpe.splitting.split import Splitter
 
-Taken: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint8]]
+_Taken: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint8]]
 
 @final
 class ChunkCounter:
@@ -32,8 +32,8 @@ class ChunkCounter:
         data: NDArray[np.uint8],
         shift: int,
     ) -> None: ...
-    def part(self, number: int, bits: int) -> Taken: ...
-    def take(self, order: NDArray[np.uint64], start: int, n: int, n_bytes: int) -> Taken: ...
+    def part(self, number: int, bits: int) -> _Taken: ...
+    def take(self, order: NDArray[np.uint64], start: int, n: int, n_bytes: int) -> _Taken: ...
     def result(
         self, others: Sequence[ChunkCounter] = ()
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8]]: ...
