@@ -63,9 +63,13 @@ def assert_same(tokenizer, expected):
     assert (one.tokens == other.tokens).all()
 
 
+# It waits after each checkpoint, so that a signal that follows one comes before the end.
 PROGRAM = """
-import sys
+import sys, time
 from cbpe import ChunkStore, RegexTokenizer
+from cbpe.training.learn import Checkpoint
+write = Checkpoint.write
+Checkpoint.write = lambda *args: (write(*args), time.sleep(0.5))
 store, prefix, vocab_size, seconds, call = sys.argv[1:]
 tokenizer = RegexTokenizer()
 how = {"checkpoint": prefix, "checkpoint_seconds": float(seconds)}
@@ -83,8 +87,7 @@ with ChunkStore.open(store) as store:
 
 def interrupted(store_path, prefix, how, call="train_from_chunks"):
     """Runs a training in a process of its own and stops it when it has made some merges; returns its exit code."""
-    seconds = "0" if how == "kill" else "0.2"
-    command = [sys.executable, "-c", PROGRAM, str(store_path), str(prefix), str(VOCAB_SIZE), seconds, call]
+    command = [sys.executable, "-c", PROGRAM, str(store_path), str(prefix), str(VOCAB_SIZE), "0", call]
     path = Path(f"{prefix}.model")
     before = path.read_bytes() if path.exists() else b""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -204,7 +204,7 @@ def test_min_frequency_is_for_new_merges():
         tokenizer.extend(ChunkStore.from_iterator(SECOND), 400, min_frequency=3)
     counts = tokenizer._model.statistics.counts
     assert counts[:14].min() < 3 <= counts[14:].min()
-    with pytest.warns(UserWarning, match="no pair is left to merge"):
+    with pytest.warns(UserWarning, match="there is no text"):
         tokenizer.extend(ChunkStore.from_iterator([]), 1000)
     tokenizer = trained()
     tokenizer.extend(ChunkStore.from_iterator(SECOND), 270, min_count=2)
