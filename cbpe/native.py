@@ -367,7 +367,7 @@ class NativeTokenizer(Tokenizer):
         known = Known(model.numbered_pairs(), model.first_ids)
         fixed = _fixed_special_tokens(model, special_tokens)
         if keep_merges:
-            _check_room(len(known.pairs), vocab_size, fixed)
+            check_room(len(known.pairs), vocab_size, fixed)
         saving = None if checkpoint is None else self._checkpoint(model, fixed, checkpoint, checkpoint_seconds)
         store = count(
             pattern=_pattern_of(self._splitter(model)),
@@ -915,7 +915,7 @@ def _fixed_special_tokens(model: Model, special_tokens: SpecialTokens | None) ->
     return dict(special_tokens) if isinstance(special_tokens, Mapping) else {}
 
 
-def _check_room(n_merges: int, vocab_size: int, special_tokens: Mapping[str, int]) -> None:
+def check_room(n_merges: int, vocab_size: int, special_tokens: Mapping[str, int]) -> None:
     """Raises VocabSizeError if there are more merges, SpecialTokenError if a special token has an id of new ones."""
     if vocab_size < 256 + n_merges:
         raise VocabSizeError(

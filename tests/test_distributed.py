@@ -23,8 +23,12 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import fsspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from cbpe import (
     GPT2_SPLIT_PATTERN,
@@ -40,11 +44,6 @@ from cbpe import (
 from cbpe.inputs import sources
 from cbpe.training import spill
 from cbpe.training.spill import Limit
-
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
-zstandard = pytest.importorskip("zstandard")
-fsspec = pytest.importorskip("fsspec")
 
 SPECIALS = ["<|eot|>", "</s>"]
 LETTERS = str.maketrans("0123456789", "abcdefghij")
@@ -499,7 +498,7 @@ class Nodes:
 
 @pytest.fixture(scope="module")
 def nodes(outside_the_checkout):
-    ray = pytest.importorskip("ray")
+    ray = pytest.importorskip("ray", reason="the extra ray is not installed")
     cluster_utils = pytest.importorskip("ray.cluster_utils")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
@@ -515,7 +514,6 @@ def nodes(outside_the_checkout):
 
 @pytest.mark.usefixtures("nodes")
 def test_a_cluster_gives_what_one_process_gives(corpus_dir, tmp_path, web):
-    pytest.importorskip("aiohttp")
     folder, url = web
     (folder / "ranges.txt").write_bytes("".join(some_texts(seed=11)).encode())
     (folder / "whole.jsonl.gz").write_bytes(gzip.compress(lines_of(some_texts(seed=12))))
@@ -678,7 +676,7 @@ def test_ctrl_c_cancels_tasks(corpus_dir, tmp_path, monkeypatch):
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.filterwarnings("ignore")       # Ray warns of its own ways
 def test_a_tokenizer_in_a_dataset_of_ray():
-    pytest.importorskip("ray.data")
+    pytest.importorskip("ray.data", reason="Ray's datasets are not installed")
     readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
     (example,) = (each for each in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "import ray" in each)
     exec(compile(example, "README example", "exec"), {})

@@ -21,9 +21,13 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
+import fsspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import reference
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from peak import PEAK_MEMORY, needs_peak_memory
@@ -42,11 +46,6 @@ from cbpe.inputs.lines import texts_of_lines
 from cbpe.patterns import NAMED_PATTERNS
 from cbpe.splitting.split import splitter_for
 from cbpe.training import corpus
-
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
-zstandard = pytest.importorskip("zstandard")
-fsspec = pytest.importorskip("fsspec")
 
 PATTERNS = [GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN, NAMED_PATTERNS["o200k"], r"\w+|\s", None]
 PATTERN_IDS = ["gpt2", "gpt4", "o200k", "regex", "whole"]
@@ -531,7 +530,6 @@ def web(tmp_path):
 
 @pytest.mark.usefixtures("small_parts")
 def test_files_of_a_web_server(web):
-    pytest.importorskip("aiohttp")
     folder, url = web
     texts = nasty_documents(9)
     (folder / "a.jsonl.gz").write_bytes(gzip.compress(jsonl(texts)))
@@ -545,8 +543,6 @@ def test_files_of_a_web_server(web):
 
 
 def test_what_goes_wrong_at_a_web_server_is_an_error_with_the_address():
-    pytest.importorskip("aiohttp")
-
     class Faulty(http.server.BaseHTTPRequestHandler):
         def log_message(self, *args):
             pass

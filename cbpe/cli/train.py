@@ -26,7 +26,7 @@ from cbpe.cli.common import (
     with_suffix,
 )
 from cbpe.formats import minbpe
-from cbpe.native import _check_room as check_room
+from cbpe.native import check_room
 from cbpe.openai import OpenAITokenizer
 from cbpe.special import check_word
 

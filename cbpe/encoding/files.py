@@ -29,7 +29,7 @@ import numpy.typing as npt
 from cbpe.errors import CorpusDecodeError
 from cbpe.files import atomic_write
 from cbpe.inputs.documents import Faults, LineBlock, RowBlock, RowGroups, check_length, line_blocks, stretch_blocks
-from cbpe.inputs.sources import Source, Stretch
+from cbpe.inputs.sources import Source, Stretch, total_size
 from cbpe.inputs.streams import Limited, open_stream, open_stream_at, open_to_jump
 from cbpe.progress import progress_bar
 from cbpe.splitting.split import last_cut
@@ -104,14 +104,12 @@ def encode_files(
 
     count = 0
     ends: list[Offsets] = [np.zeros(1, np.int64)]
-    sizes = [source.size for source in sources]
-    total = None if None in sizes else sum(size or 0 for size in sizes)
     read = pieces(sources, cuttable=cuttable, text_field=text_field, separator=separator)
     with (
         atomic_write(f"{out_name}.idx.json") as index_file,
         # ids can be made again, and to wait until gigabytes are on the disk may take longer than to encode them
         atomic_write(out_name, durable=False) as ids_file,
-        progress_bar(progress, total, "encoding") as bar,
+        progress_bar(progress, total_size(sources), "encoding") as bar,
         closing(in_order(encode_one, read, num_threads)) as encoded,
     ):
         for piece, ids, document_ends in encoded:

@@ -36,7 +36,7 @@ from cbpe.encoding.files import Encode, Ids, Piece, encode_piece, pieces, read_i
 from cbpe.errors import ShardError
 from cbpe.files import atomic_write
 from cbpe.inputs.documents import Faults
-from cbpe.inputs.sources import Source
+from cbpe.inputs.sources import Source, total_size
 from cbpe.progress import progress_bar
 from cbpe.threads import in_order
 
@@ -83,7 +83,6 @@ def encode_shards(
     encode, cuttable and index are as in encode_files; the rest is as in NativeTokenizer.encode_shards.
     """
     faults = Faults(errors)
-    sizes = [source.size for source in sources]
     settings = {
         "dtype": dtype.newbyteorder("=").name,
         "byte_order": "little",
@@ -102,8 +101,7 @@ def encode_shards(
         return piece, encode_piece(piece, encode, faults, dtype, eot)[0]
 
     place, number, n_ids = folder.behind_finished(Place(0, 0, 0), 0, 0)
-    total = None if None in sizes else _sum(sizes)
-    with progress_bar(progress, total, "encoding", initial=_bytes_before(sources, place)) as bar:
+    with progress_bar(progress, total_size(sources), "encoding", initial=_bytes_before(sources, place)) as bar:
         while place:
             start = place.source, place.offset
             read = pieces(sources, cuttable=cuttable, text_field=text_field, separator=separator, start=start)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from cbpe.encoding.files import Encode, Ids, Piece, encode_piece, pieces
 from cbpe.inputs.documents import Faults
-from cbpe.inputs.sources import Source
+from cbpe.inputs.sources import Source, total_size
 from cbpe.progress import progress_bar
 from cbpe.threads import in_order
 
@@ -37,11 +37,9 @@ def count_ids(
         return piece, encode_piece(piece, encode, faults, dtype, eot)[0]
 
     counts = np.zeros(0, np.int64)
-    sizes = [source.size for source in sources]
-    total = None if None in sizes else sum(size or 0 for size in sizes)
     read = pieces(sources, cuttable=cuttable, text_field=text_field, separator=separator)
     with (
-        progress_bar(progress, total, "encoding") as bar,
+        progress_bar(progress, total_size(sources), "encoding") as bar,
         closing(in_order(encode_one, read, num_threads)) as encoded,
     ):
         for piece, ids in encoded:

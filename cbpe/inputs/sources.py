@@ -111,6 +111,16 @@ def find_sources(paths: StrPath | Iterable[StrPath]) -> list[Source]:
     return sources
 
 
+def total_size(sources: Iterable[Source]) -> int | None:
+    """The bytes of all sources where they lie; None if that is not known of one."""
+    total = 0
+    for source in sources:
+        if source.size is None:
+            return None
+        total += source.size
+    return total
+
+
 def check_field(sources: Iterable[Source], text_field: str) -> None:
     """Raises CorpusFormatError if a Parquet file has no such column, TypeError for what is not a str."""
     if not isinstance(text_field, str):

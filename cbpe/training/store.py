@@ -37,7 +37,7 @@ from cbpe.errors import ChunkStoreError
 from cbpe.files import atomic_write, naming, scratch_file
 from cbpe.inputs import StrPath, find_sources
 from cbpe.inputs.documents import Faults
-from cbpe.inputs.sources import OFFSET_BITS, check_field
+from cbpe.inputs.sources import OFFSET_BITS, check_field, total_size
 from cbpe.memory import parse_size, require, show_size
 from cbpe.patterns import GPT4_SPLIT_PATTERN
 from cbpe.progress import progress_bar
@@ -152,8 +152,9 @@ class ChunkStore:
         check_field(sources, text_field)
         splitter = splitter_for(pattern)
         parts = source_parts(sources, splitter, separators_of(special_tokens or ()), text_field, shard)
-        sizes = [source.size for source in sources]
-        total = None if None in sizes else sum(size or 0 for size in sizes) // n_shards
+        total = total_size(sources)
+        if total is not None:
+            total //= n_shards
         if total is not None and total < ENOUGH and not all(source.is_plain for source in sources):
             total = None            # little may hold much
         with _limited(memory_limit, scratch_dir) as limit:
