@@ -16,7 +16,7 @@ slots. Under a memory limit spill.py writes a full counter part by part, and mer
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 import numpy as np
@@ -31,7 +31,8 @@ from cbpe.memory import require
 
 cdef extern from "platform.h" nogil:
     void cbpe_prefetch(const void *address)
-    void cbpe_advise_huge(void *memory, size_t bytes)
+    void *cbpe_zeroed_pages(size_t bytes)
+    void cbpe_free_pages(void *memory, size_t bytes)
     uint64_t cbpe_load64(const uint8_t *bytes)
     void cbpe_store64(uint8_t *bytes, uint64_t word)
 
@@ -103,7 +104,7 @@ cdef class ChunkCounter:
         self.slots = allocate_slots(self.n_slots, expected)
 
     def __dealloc__(self):
-        free(self.slots)
+        cbpe_free_pages(self.slots, self.n_slots * sizeof(Slot))
         free(self.kept)
         free(self.ends)
 
@@ -168,7 +169,7 @@ cdef class ChunkCounter:
         if bits == 64 - self.shift:
             memset(self.slots, 0, self.n_slots * sizeof(Slot))
         else:
-            free(self.slots)
+            cbpe_free_pages(self.slots, self.n_slots * sizeof(Slot))
             self.slots = NULL
             self.slots = allocate_slots(<uint64_t> 1 << bits, 0)
             self.n_slots = <uint64_t> 1 << bits
@@ -498,7 +499,7 @@ cdef class ChunkCounter:
                 while slots[j].count:
                     j = (j + 1) & (n_slots - 1)
                 slots[j] = self.slots[i]
-        free(self.slots)
+        cbpe_free_pages(self.slots, self.n_slots * sizeof(Slot))
         self.slots = slots
         self.n_slots = n_slots
         self.shift = shift
@@ -660,16 +661,19 @@ cdef class ChunkCounter:
 
 
 cdef Slot *allocate_slots(uint64_t n_slots, uint64_t n_used) except NULL nogil:
-    """Empty slots. n_used: what the message says of the need, if there is no memory."""
+    """Empty slots, which cbpe_free_pages frees. n_used: what the message says of the need, if there is no memory.
+
+    Pages of their own go back to the system at once. Of what calloc gave, malloc may keep 16 MB and more for later,
+    which a memory limit has no room for.
+    """
     cdef Slot *slots
     if n_slots >= FORESEEN:
         with gil:
             require(n_slots * sizeof(Slot), f"counting needs {{needed}} for more than {n_used:,} distinct chunks")
-    slots = <Slot *> calloc(n_slots, sizeof(Slot))
+    slots = <Slot *> cbpe_zeroed_pages(n_slots * sizeof(Slot))
     if slots == NULL:
         with gil:
             raise MemoryError(f"no memory for {n_slots * sizeof(Slot):,} bytes: {n_used:,} distinct chunks")
-    cbpe_advise_huge(slots, n_slots * sizeof(Slot))
     return slots
 
 
