@@ -127,6 +127,28 @@ class Attribute(Generic[T]):
         instance._held = _Held(held.model.with_attribute(self.name, value), handed_out)
 
 
+class OwnAttribute(Attribute[T]):
+    """An attribute of the byte order, which only tokenizers have whose model says one.
+
+    In others it is missing, as in minbpe's, and a program may use its name for a value of its own.
+    """
+
+    def __get__(self, instance: Tokenizer | None, owner: type) -> Any:
+        if instance is None or instance._model.has_byte_order:
+            return super().__get__(instance, owner)
+        try:
+            return instance.__dict__[self.name]
+        except KeyError:
+            raise AttributeError(f"{type(instance).__name__!r} object has no attribute {self.name!r}") from None
+
+    def __set__(self, instance: Tokenizer, value: T) -> None:
+        model = instance._model
+        if model.has_byte_order or model.numbers is not None:
+            super().__set__(instance, value)
+        else:
+            instance.__dict__[self.name] = value
+
+
 class Tokenizer:
     """The base of all tokenizers. train, encode and decode are for subclasses to write."""
 
@@ -181,6 +203,13 @@ class Tokenizer:
 
     def _model_text(self, model: Model) -> str:
         """The content of a .model file. Raises ModelFileError for what it cannot hold."""
+        if model.numbers is not None or model.has_byte_order:
+            what = "the order of the bytes" if model.numbers is None else "the ids"
+            raise ModelFileError(
+                f"a .model file cannot hold this tokenizer: {what} would be lost, for bytes have the ids 0..255 there, "
+                "and merges the following ones; save_tiktoken and save_huggingface write files that cbpe.load reads, "
+                "save_vocab writes the tokens for people to read"
+            )
         if "compiled_pattern" in model.assigned:
             raise ModelFileError(
                 "the compiled_pattern that was assigned is not the pattern's own, and a .model file would not hold it: "
@@ -244,7 +273,11 @@ class Tokenizer:
             model = held.model
             for name, out in changed.items():
                 out.changed = False
-                model = model.with_attribute(name, out)
+                try:
+                    model = model.with_attribute(name, out)
+                except ValueError:
+                    held.handed_out.pop(name, None)     # a change that is refused is as if it had not been made
+                    raise
                 for follower in _FOLLOWERS.get(name, ()):
                     if follower not in changed:
                         handed_out.pop(follower, None)

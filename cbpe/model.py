@@ -11,6 +11,11 @@ Merges are held as an array. The dicts that minbpe's attributes are, a hundred t
 somebody looks at them. A program may put its own in their place: those are held in `assigned` and taken as they are,
 for they may be half-built, or meant for a subclass that encodes its own way. What is wrong with them is said when an
 encoder or a decoder is made of them.
+
+Merges work with *inner* ids: a byte is its value (or what byte_ids has for it), the i-th merge makes 256 + i (or what
+ids has for it), and the lowest goes first. The ids that people see, the *outer* ones, are the same, unless a file that
+was imported numbers its tokens in another way: then `numbers` has the outer id of each inner one, and pairs go on being
+of inner ids. Attributes, vocab, the decoder and what is encoded have outer ids.
 """
 
 from __future__ import annotations
@@ -67,6 +72,9 @@ class Model:
     pairs: uint32[m, 2]; ids: None, or uint32[m]: pairs[i] merge into ids[i], without ids into 256 + i, unless merges
     are assigned. byte_ids: None, or 256 bytes: the first id of each byte value (GPT-4 permutes them). shared_ids: ids
     that several special tokens may have (one does in OpenAI's o200k_harmony); the last of them is what decodes.
+    numbers: None, or uint32[256 + m]: the outer id of each inner one, no two the same; ids and byte_ids are then None.
+    mends_surrogates: surrogates in a text become the character they stand for, or U+FFFD, as in tiktoken; otherwise
+    they are refused, as in minbpe.
     specials_in_vocab: minbpe's vocab holds the special tokens of a model that was loaded, and not those registered
     later. assigned: what a program put in place of what follows from the rest: merges, vocab, compiled_pattern,
     inverse_special_tokens, byte_shuffle. statistics: what training recorded of these merges, if that is known.
@@ -77,7 +85,9 @@ class Model:
     special_tokens: Mapping[str, int] = field(default_factory=dict)
     pattern: str = ""
     byte_ids: bytes | None = None
+    numbers: npt.NDArray[np.uint32] | None = None
     shared_ids: frozenset[int] = frozenset()
+    mends_surrogates: bool = False
     specials_in_vocab: bool = False
     assigned: Mapping[str, Any] = field(default_factory=dict)
     statistics: Statistics | None = None
@@ -92,9 +102,10 @@ class Model:
         )
 
     def without_merges(self) -> Model:
-        """This model as training begins with it: each byte is its own id."""
+        """This model as training begins with it, whatever file it came from: each byte is its own id."""
         assigned = {name: value for name, value in self.assigned.items() if name != "byte_shuffle"}
-        return replace(self, byte_ids=None, assigned=assigned).trained(np.empty((0, 2), np.uint32))
+        bare = replace(self, byte_ids=None, numbers=None, mends_surrogates=False, assigned=assigned)
+        return bare.trained(np.empty((0, 2), np.uint32))
 
     def truncated(self, vocab_size: int) -> Model:
         """This model with the merges whose ids are below vocab_size, which is no more than it has.
@@ -124,8 +135,15 @@ class Model:
     def with_attribute(self, name: str, value: Any) -> Model:
         """This model with an attribute of minbpe's tokenizers set to a value.
 
-        Statistics are given up if merges or pattern may be others than they are of.
+        Statistics are given up if merges or pattern may be others than they are of. Raises ValueError for merges, vocab
+        and byte shuffles of a model that numbers its tokens in its own way: the order of merging is not that of their
+        ids, and so not in them.
         """
+        if self.numbers is not None and name in ("merges", "vocab", "byte_shuffle", "inverse_byte_shuffle"):
+            raise ValueError(
+                f"{name} cannot be assigned or changed: this tokenizer was imported from a file whose ids are not in "
+                "the order of merging, which the attribute does not hold; a new RegexTokenizer(pattern) takes merges"
+            )
         if name == "special_tokens":
             return replace(self, special_tokens=dict(value))
         pattern, assigned = self.pattern, dict(self.assigned)
@@ -155,16 +173,16 @@ class Model:
         return _ATTRIBUTES[name](self)
 
     def merges(self) -> dict[Pair, int]:
-        """The pairs and the ids they merge into, in the order of the ids unless a program assigned another."""
+        """The pairs and the ids they merge into, in the order of merging unless a program assigned another."""
         if "merges" in self.assigned:
             return dict(self.assigned["merges"])
-        pairs = map(tuple, self.pairs.tolist())
-        return dict(zip(pairs, self._merged_ids().tolist(), strict=True))
+        pairs = map(tuple, self._outer(self.pairs).tolist())
+        return dict(zip(pairs, self._outer(self._merged_ids()).tolist(), strict=True))
 
     def vocab(self, *, with_specials: bool, values: bytes = bytes(range(256))) -> dict[int, bytes]:
         """The bytes of every id, and of the special tokens if wanted.
 
-        values: the byte that each id below 256 stands for.
+        values: the byte that each inner id below 256 stands for.
         """
         vocab = {i: values[i : i + 1] for i in range(256)}
         if "merges" in self.assigned:
@@ -175,6 +193,8 @@ class Model:
                 vocab[number] = vocab[left] + vocab[right]
         else:
             add_merged(vocab, self.pairs, self._merged_ids())
+        if self.numbers is not None:
+            vocab = dict(sorted(zip(self.numbers.tolist(), vocab.values(), strict=True)))
         if with_specials:
             for word, number in self.special_tokens.items():
                 vocab[number] = word.encode()
@@ -185,6 +205,11 @@ class Model:
 
         Raises ValueError naming the first merge that does not.
         """
+        if self.numbers is not None:
+            raise ValueError(
+                "the merges must have the ids 256, 257, ... without a gap, behind the bytes': this tokenizer was "
+                "imported from a file that numbers its tokens in another way"
+            )
         pairs, ids = self._merge_arrays
         order = np.argsort(ids, kind="stable")
         pairs, ids = pairs[order], ids[order]
@@ -201,6 +226,8 @@ class Model:
 
     def is_taken(self, number: int) -> bool:
         """Whether an id is a byte's or a merge's."""
+        if self.numbers is not None:
+            return number in self._own_ids
         if number < 256:
             return True
         if "merges" in self.assigned:
@@ -208,14 +235,24 @@ class Model:
         return number < 256 + len(self.pairs) if self.ids is None else bool((self.ids == number).any())
 
     def _merged_ids(self) -> npt.NDArray[np.uint32]:
-        """The ids that pairs merge into, one for each."""
+        """The inner ids that pairs merge into, one for each."""
         return np.arange(256, 256 + len(self.pairs), dtype=np.uint32) if self.ids is None else self.ids
+
+    def _outer(self, ids: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        """The outer ids of inner ones."""
+        return ids if self.numbers is None else self.numbers[ids]
 
     @lazy
     def max_id(self) -> int:
         """The highest id of a byte, a merge or a special token."""
-        merged: Iterable[int] = self._assigned_ids if "merges" in self.assigned else map(int, self._merged_ids()[-1:])
-        return max([255, *merged, *self.specials.values()])
+        own: Iterable[int]
+        if self.numbers is not None:
+            own = self._own_ids
+        elif "merges" in self.assigned:
+            own = (255, *self._assigned_ids)
+        else:
+            own = (255, *map(int, self._merged_ids()[-1:]))
+        return max(*own, *self.specials.values(), 0)
 
     @lazy
     def sha256(self) -> str:
@@ -224,7 +261,8 @@ class Model:
         Of hashlib.sha256 over: the pattern and each special token as the length of its UTF-8 and this UTF-8; with each
         special token its id; then the 256 ids of the bytes; then left, right and merged id of each merge, in the order
         of the merged ids. All numbers are little-endian, 32 bits wide. Flags of a compiled pattern that was assigned
-        stand behind the pattern.
+        stand behind the pattern. These are inner ids; if the outer ones are others, they follow, in the order of the
+        inner ones.
         """
         digest = hashlib.sha256()
 
@@ -242,6 +280,8 @@ class Model:
         pairs, ids = self._merge_arrays
         order = np.argsort(ids, kind="stable")
         digest.update(np.column_stack([pairs, ids])[order].astype("<u4").tobytes())
+        if self.numbers is not None:
+            digest.update(self.numbers.astype("<u4").tobytes())
         return digest.hexdigest()
 
     # ---- what works with them
@@ -261,6 +301,11 @@ class Model:
         """What takes texts apart at the special tokens that a caller allows. Raises ValueError, SpecialTokenError."""
         return Cutter(self.specials, self.special_finder, allowed_special)
 
+    @property
+    def has_byte_order(self) -> bool:
+        """Whether the model says which id each byte has."""
+        return self.byte_ids is not None or "byte_shuffle" in self.assigned
+
     @lazy
     def first_ids(self) -> bytes | None:
         """byte_ids, or what was assigned in their place. Raises ValueError if that is no permutation of 0..255."""
@@ -277,7 +322,7 @@ class Model:
 
     @lazy
     def encoder(self) -> Encoder:
-        return Encoder(*self._merge_arrays, self.first_ids)
+        return Encoder(*self._merge_arrays, self.first_ids, numbers=self.numbers)
 
     @lazy
     def token_bytes(self) -> dict[int, bytes]:
@@ -304,10 +349,15 @@ class Model:
 
     @property
     def _merge_arrays(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-        """The pairs, uint32[m, 2], and the ids that they merge into, uint32[m]. Raises ValueError."""
+        """The pairs, uint32[m, 2], and the inner ids that they merge into, uint32[m]. Raises ValueError."""
         if "merges" in self.assigned:
             return _merge_arrays(self.assigned["merges"])
         return np.ascontiguousarray(self.pairs, dtype=np.uint32), self._merged_ids()
+
+    @lazy
+    def _own_ids(self) -> frozenset[int]:
+        """The ids of all tokens but the special ones, of a model that has numbers."""
+        return frozenset([] if self.numbers is None else self.numbers.tolist())
 
     @lazy
     def _assigned_ids(self) -> frozenset[int]:

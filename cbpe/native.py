@@ -786,9 +786,14 @@ class NativeTokenizer(Tokenizer):
         return ids
 
     def _as_encodable(self, text: str) -> str:
-        """The text, known to have UTF-8. Raises TypeError, UnicodeEncodeError for lone surrogates."""
+        """The text, known to have UTF-8. Raises TypeError, UnicodeEncodeError for surrogates if they are not mended."""
         _check_text(text)
-        return encodable(text)
+        try:
+            return encodable(text)
+        except UnicodeEncodeError:
+            if not self._model.mends_surrogates:
+                raise
+            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     # ---- decoding
 

@@ -24,10 +24,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
-from cbpe.base import Attribute
 from cbpe.data import merges
-from cbpe.files import atomic_write
-from cbpe.formats.minbpe import vocab_text
 from cbpe.model import Model
 from cbpe.patterns import CL100K_SPLIT_PATTERN, O200K_SPLIT_PATTERN, R50K_SPLIT_PATTERN
 from cbpe.regex import RegexTokenizer
@@ -89,7 +86,7 @@ def published_model(name: str) -> Model:
     table, pattern, special_tokens = _PUBLISHED[name]
     pairs, ids, byte_ids = merges.load(table)
     shared = frozenset({200018}) if name == "o200k_harmony" else frozenset()
-    model = Model(pairs=pairs, ids=ids, byte_ids=byte_ids, pattern=pattern, shared_ids=shared)
+    model = Model(pairs=pairs, ids=ids, byte_ids=byte_ids, pattern=pattern, shared_ids=shared, mends_surrogates=True)
     return model.registered(special_tokens)
 
 
@@ -102,9 +99,6 @@ class OpenAITokenizer(RegexTokenizer):
     Attributes: name, the encoding's.
     """
 
-    byte_shuffle = Attribute[dict[int, int]]("dict byte -> id: the encoding's permutation of the bytes.")
-    inverse_byte_shuffle = Attribute[dict[int, int]]("dict id -> byte: the inverse of byte_shuffle, which it follows.")
-
     def __init__(self, name: str) -> None:
         super().__init__()
         self._model = published_model(name)
@@ -112,19 +106,6 @@ class OpenAITokenizer(RegexTokenizer):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
-
-    def save_vocab(self, vocab_file: str | os.PathLike[str]) -> None:
-        """Writes the tokens and what they are merged from for people to read, as minbpe does. Raises OSError."""
-        model = self._model
-        text = vocab_text(model.tokens(with_specials=False), model.merges())
-        with atomic_write(vocab_file) as file:
-            file.write(text.encode())
-
-    def _as_encodable(self, text: str) -> str:
-        try:
-            return super()._as_encodable(text)
-        except UnicodeEncodeError:
-            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _train(self, vocab_size: int, count: Callable[..., Any], **kwargs: Any) -> NoReturn:
         raise NotImplementedError(

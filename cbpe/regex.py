@@ -5,10 +5,13 @@ It differs from BasicTokenizer in that, and in what it does by default about spe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Set
 from typing import Any
 
-from cbpe.base import Attribute
+from cbpe.base import Attribute, OwnAttribute
+from cbpe.files import atomic_write
+from cbpe.formats.minbpe import vocab_text
 from cbpe.model import Model
 from cbpe.native import NativeTokenizer
 from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
@@ -34,6 +37,14 @@ class RegexTokenizer(NativeTokenizer):
         "regex.Pattern: the pattern, compiled. It follows pattern, unless another was assigned."
     )
 
+    byte_shuffle = OwnAttribute[dict[int, int]](
+        "dict byte -> id: the permutation of the bytes, of a tokenizer that was imported with one. vocab has bytes as "
+        "merges do: permuted."
+    )
+    inverse_byte_shuffle = OwnAttribute[dict[int, int]](
+        "dict id -> byte: the inverse of byte_shuffle, which it follows."
+    )
+
     _needs_pattern = True
 
     def __init__(self, pattern: Any = None) -> None:
@@ -56,6 +67,13 @@ class RegexTokenizer(NativeTokenizer):
         TypeError.
         """
         return self._encode(text, allowed_special)
+
+    def save_vocab(self, vocab_file: str | os.PathLike[str]) -> None:
+        """Writes the tokens and what they are merged from for people to read, as minbpe does. Raises OSError."""
+        model = self._model
+        text = vocab_text(model.tokens(with_specials=False), model.merges())
+        with atomic_write(vocab_file) as file:
+            file.write(text.encode())
 
     def _splitter(self, model: Model) -> Splitter:
         return model.splitter

@@ -52,8 +52,7 @@ def check_special_tokens(
         if not 0 <= number <= MAX_ID:
             raise SpecialTokenError(f"the id of special token {word!r} must lie in 0..{MAX_ID}: {number}")
         if is_taken(number):
-            kind = "a byte" if number < 256 else "a merge"
-            raise SpecialTokenError(f"the id of special token {word!r} is not free: {number} is the id of {kind}")
+            raise SpecialTokenError(f"the id of special token {word!r} is not free: a byte or a merge has {number}")
         if number in owners and number not in shared:
             raise SpecialTokenError(f"special tokens {owners[number]!r} and {word!r} have the same id, {number}")
         owners[number] = word

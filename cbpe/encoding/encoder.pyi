@@ -23,6 +23,7 @@ class Encoder:
         ids: npt.NDArray[np.uint32],
         byte_ids: bytes | None = None,
         *,
+        numbers: npt.NDArray[np.uint32] | None = None,
         _cache_bytes: int = ...,
     ) -> Encoder: ...
     def encode(self, text: _Text, splitter: Splitter, num_threads: int = 1) -> list[int]: ...

@@ -15,6 +15,10 @@ memory: what a whole batch will need is asked for before any of it is used. A ba
 
 Longer chunks are merged where they stand and not kept.
 
+Merges work with ids of their own kind, the *inner* ones: their order is the order of merging. A model may number its
+tokens otherwise (`numbers`); then the *outer* ids are put in place of the inner ones a block at a time, or, for lists,
+by taking the ints from a table of the outer ones.
+
 Threads share one Encoder, which is only read. All that an operation writes to is a Worker's; the encoder keeps those
 that are not at work and makes a new one if there is none, so there are never more than threads have been encoding at
 once. A Worker has CACHE_BYTES at most, and some hundred kilobytes more; what a very long chunk or text needed beyond
@@ -68,7 +72,7 @@ from cbpe.encoding.merging cimport (
     scratch_free,
 )
 from cbpe.encoding.utf8 cimport utf8_of
-from cbpe.ids cimport id_t
+from cbpe.ids cimport NO_ID, id_t
 from cbpe.pairtable cimport NO_SLOT
 from cbpe.splitting.split cimport PAD, Splitter, find_cut, settled, split_block_fn
 
@@ -116,6 +120,7 @@ cdef struct Model:
     uint64_t line_mask          # what the upper half of a hash is masked by to give a line's offset in bytes
     bint wide                   # some ids need more than 20 bits
     uint64_t most_inline        # ids that an entry of the cache holds itself
+    id_t *numbers               # the outer id of each inner one; NULL: the same
 
 
 cdef inline VocabularyLine *line_of(const Model *model, uint64_t hash) noexcept nogil:
@@ -234,6 +239,7 @@ cdef struct Work:
     Scratch scratch
     id_t *ids                   # the ids made so far
     size_t n_ids, ids_capacity
+    const id_t *numbers         # those of the model if ids are to be outer ones, else NULL
     bint only_count             # ids are not written
     uint64_t count              # of the ids that were not
     id_t *made                  # [BATCH * KEPT + SLACK], what is merged in one batch
@@ -494,6 +500,13 @@ cdef int keep_missed(Work *work, Batch *batch, const uint8_t *text) except -1 no
     return 0
 
 
+cdef void renumber(id_t *ids, size_t n, const id_t *numbers) noexcept nogil:
+    """Puts outer ids in the place of inner ones."""
+    cdef size_t i
+    for i in range(n):
+        ids[i] = numbers[ids[i]]
+
+
 cdef int encode_chunks(const Model *model, Work *work, const uint8_t *text, const uint32_t *ends, size_t n_ends,
                        const uint32_t *borders, int64_t *positions, size_t n_borders) except -1 nogil:
     """Encodes chunks that lie end to end. 16 bytes behind the last one's first byte are read, whatever its length.
@@ -504,6 +517,7 @@ cdef int encode_chunks(const Model *model, Work *work, const uint8_t *text, cons
     cdef Batch batch
     cdef uint64_t at = 0, begin, end, before, written
     cdef size_t border = 0
+    cdef size_t first = work.n_ids
     batch.start[0] = 0
     while at < n_ends:
         key_batch(model, &batch, text, ends + at, min(<uint64_t> BATCH, n_ends - at))
@@ -545,6 +559,8 @@ cdef int encode_chunks(const Model *model, Work *work, const uint8_t *text, cons
     while border < n_borders:               # there were no chunks
         positions[border] = work.n_ids
         border += 1
+    if work.numbers != NULL:
+        renumber(work.ids + first, work.n_ids - first, work.numbers)
     return 0
 
 
@@ -750,15 +766,15 @@ cdef take_array(Work *work):
     return np.frombuffer(memory, np.uint32)
 
 
-cdef list make_list(tuple ints, const id_t *ids, size_t n):
-    """ids as a list. ints: the ints of all ids from 0, or None."""
+cdef list make_list(tuple ints, const id_t *numbers, const id_t *ids, size_t n):
+    """ids as a list, of outer ones. ints: those of all inner ids from 0, or None; numbers: a Model's."""
     cdef list made = PyList_New(n)      # all NULL
     cdef PyObject **items = PySequence_Fast_ITEMS(made)
     cdef object value
     cdef size_t i
     if ints is None:
         for i in range(n):
-            value = ids[i]
+            value = ids[i] if numbers == NULL else numbers[ids[i]]
             Py_INCREF(value)
             items[i] = <PyObject *> value
         return made
@@ -779,6 +795,8 @@ cdef class Encoder:
         pairs: uint32[m, 2], C-contiguous: the ids that each merge joins. No pair may occur twice.
         ids: uint32[m], C-contiguous, below 2**32 - 1: the id that each merge makes. A lower id goes first.
         byte_ids: 256 bytes, the id of each byte value before any merge; None: the byte itself.
+        numbers: uint32[the highest of those ids + 1], below 2**32 - 1: what is given out in place of each id; None: the
+            ids themselves. It decides about nothing else.
         _cache_bytes: what the memory of chunks may take, for each thread that encodes at the same time.
 
     Threads may share it. Texts are str, or bytes in UTF-8; what is not raises UnicodeDecodeError, unless the splitter
@@ -793,7 +811,7 @@ cdef class Encoder:
     cdef uint64_t cache_bytes
 
     def __cinit__(self, const uint32_t[:, ::1] pairs not None, const uint32_t[::1] ids not None, bytes byte_ids=None,
-                  *, uint64_t _cache_bytes=CACHE_BYTES):
+                  *, const uint32_t[::1] numbers=None, uint64_t _cache_bytes=CACHE_BYTES):
         cdef Model *model = &self.model             # all zero, as every new object is
         cdef const int64_t[::1] by_id
         cdef const uint32_t *first_pair = NULL
@@ -813,25 +831,40 @@ cdef class Encoder:
             first_pair, first_id, first_by_id = &pairs[0, 0], &ids[0], &by_id[0]
         merges_init(&model.merges, first_pair, first_id, first_by_id, m, <const uint8_t *> PyBytes_AS_STRING(byte_ids))
         self.highest = max(max(byte_ids), model.merges.merged[m - 1] if m > 0 else 0)
+        if numbers is not None:
+            self._renumber(numbers)
         model.wide = self.highest >= 1 << 20
         model.most_inline = MOST_INLINE_WIDE if model.wide else MOST_INLINE
         make_vocabulary(model, first_pair, first_by_id)
         self.workers = []
         self.cache_bytes = _cache_bytes
 
+    cdef _renumber(self, const uint32_t[::1] numbers):
+        cdef uint64_t n = <uint64_t> self.highest + 1
+        if <uint64_t> numbers.shape[0] != n:
+            raise ValueError(f"{n:,} ids need as many numbers, not {numbers.shape[0]:,}")
+        if np.max(numbers) >= <uint32_t> NO_ID:
+            raise ValueError(f"numbers must be below {<uint32_t> NO_ID:,}")
+        resize(<void **> &self.model.numbers, n, sizeof(id_t))
+        memcpy(self.model.numbers, &numbers[0], n * sizeof(id_t))
+
     def __dealloc__(self):
         merges_free(&self.model.merges)
+        free(self.model.numbers)
         cbpe_free_pages(self.model.memory, vocabulary_size(&self.model))
 
     def __reduce__(self):
         raise TypeError("an Encoder cannot be pickled: make it anew from its merges")
 
-    cdef Worker _worker(self):
-        """One that is not at work. list.pop and list.append are atomic."""
+    cdef Worker _worker(self, bint outer):
+        """One that is not at work. outer: its ids will be outer ones. list.pop and list.append are atomic."""
+        cdef Worker worker
         try:
-            return self.workers.pop()
+            worker = self.workers.pop()
         except IndexError:
-            return Worker(self.cache_bytes)
+            worker = Worker(self.cache_bytes)
+        worker.work.numbers = self.model.numbers if outer else NULL
+        return worker
 
     cdef void _return(self, Worker worker):
         """A worker that an error has interrupted is not returned: its cache may be half changed."""
@@ -843,17 +876,23 @@ cdef class Encoder:
         if self.ints is None and self.highest < 4 * (<uint64_t> self.model.merges.n + 256):
             self.n_listed += n
             if self.n_listed > self.highest // 4:
-                self.ints = tuple(range(<uint64_t> self.highest + 1))
+                self.ints = self._all_ints()
         return self.ints
+
+    cdef tuple _all_ints(self):
+        cdef uint64_t i, n = <uint64_t> self.highest + 1
+        if self.model.numbers == NULL:
+            return tuple(range(n))
+        return tuple([self.model.numbers[i] for i in range(n)])
 
     def encode(self, text, Splitter splitter not None, num_threads=1):
         """The ids of a text, as a list of ints."""
         cdef Worker worker
         if num_threads > 1 and len(text) >= 2 * PIECE:
             return self.encode_batch([text], splitter, num_threads)[0]
-        worker = self._worker()
+        worker = self._worker(False)
         encode_text(&self.model, &worker.work, text, splitter, 0, ALL)
-        ids = make_list(self._ints(worker.work.n_ids), worker.work.ids, worker.work.n_ids)
+        ids = make_list(self._ints(worker.work.n_ids), self.model.numbers, worker.work.ids, worker.work.n_ids)
         self._return(worker)
         return ids
 
@@ -862,7 +901,7 @@ cdef class Encoder:
         cdef Worker worker
         if num_threads > 1 and len(text) >= 2 * PIECE:
             return self.encode_batch_to_numpy([text], splitter, num_threads)[0]
-        worker = self._worker()
+        worker = self._worker(True)
         encode_text(&self.model, &worker.work, text, splitter, 0, ALL)
         ids = take_array(&worker.work)
         self._return(worker)
@@ -870,7 +909,7 @@ cdef class Encoder:
 
     def count(self, text, Splitter splitter not None):
         """The number of ids of a text; the ids themselves are not kept."""
-        cdef Worker worker = self._worker()
+        cdef Worker worker = self._worker(False)
         cdef uint64_t count
         worker.work.only_count = True
         encode_text(&self.model, &worker.work, text, splitter, 0, ALL)
@@ -883,14 +922,18 @@ cdef class Encoder:
 
         Text i has ids[offsets[i] : offsets[i + 1]].
         """
+        return self._encode_flat(texts, splitter, num_threads, True)
+
+    def _encode_flat(self, texts, splitter, num_threads, outer):
+        """encode_batch_to_numpy, with outer or inner ids."""
         cdef list mine = list(texts)            # the caller's may change meanwhile
         pieces = self._pieces(mine, splitter, num_threads)
         if len(pieces) == 1:
-            ids, counts = self._encode_piece(mine, splitter, *pieces[0])
+            ids, counts = self._encode_piece(mine, splitter, outer, *pieces[0])
             return ids, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         offsets = np.zeros(len(mine) + 1, np.int64)
         with ThreadPoolExecutor(num_threads) as pool:
-            done = list(pool.map(lambda piece: self._encode_piece(mine, splitter, *piece), pieces))
+            done = list(pool.map(lambda piece: self._encode_piece(mine, splitter, outer, *piece), pieces))
             for (first, last, _, _), (_, counts) in zip(pieces, done, strict=True):
                 offsets[first + 1 : last + 1] += counts
             np.cumsum(offsets, out=offsets)
@@ -907,11 +950,11 @@ cdef class Encoder:
 
     def encode_batch(self, list texts not None, Splitter splitter not None, num_threads=1):
         """The ids of many texts, as a list of lists of ints."""
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, n
         cdef Py_buffer view
         cdef const int64_t[::1] starts
         cdef bint gc_was_on
-        ids, offsets = self.encode_batch_to_numpy(texts, splitter, num_threads)
+        ids, offsets = self._encode_flat(texts, splitter, num_threads, False)
         starts = offsets
         lists = []
         ints = self._ints(len(ids))
@@ -920,7 +963,8 @@ cdef class Encoder:
         gc_was_on = PyGC_Disable()
         try:
             for i in range(starts.shape[0] - 1):
-                lists.append(make_list(ints, <const id_t *> view.buf + starts[i], starts[i + 1] - starts[i]))
+                n = starts[i + 1] - starts[i]
+                lists.append(make_list(ints, self.model.numbers, <const id_t *> view.buf + starts[i], n))
         finally:
             if gc_was_on:
                 PyGC_Enable()
@@ -969,10 +1013,10 @@ cdef class Encoder:
             pieces.append((first, len(texts), 0, ALL))
         return pieces
 
-    def _encode_piece(self, list texts, Splitter splitter, Py_ssize_t first, Py_ssize_t last, size_t start,
+    def _encode_piece(self, list texts, Splitter splitter, bint outer, Py_ssize_t first, Py_ssize_t last, size_t start,
                       size_t limit):
         """(ids, counts) of one of _pieces; counts: int64[last - first], of each text's ids."""
-        cdef Worker worker = self._worker()
+        cdef Worker worker = self._worker(outer)
         cdef Py_ssize_t i, size
         cdef size_t n = last - first
         cdef int64_t done
@@ -1012,20 +1056,21 @@ cdef class Encoder:
 
     def _encode_chunk_counted(self, bytes chunk not None):
         """encode_chunk, and the number of steps that were taken: how tests see that no chunk takes quadratic time."""
-        cdef Worker worker = self._worker()
+        cdef Worker worker = self._worker(False)
         cdef Work *work = &worker.work
         cdef const uint8_t *pointer = <const uint8_t *> PyBytes_AS_STRING(chunk)
         cdef size_t n = len(chunk)
         with nogil:
             reserve_ids(work, n)
             work.n_ids = <size_t> merge_chunk(&self.model.merges, &work.scratch, pointer, n, work.ids)
-        result = make_list(self._ints(work.n_ids), work.ids, work.n_ids), work.scratch.operations
+        ids = make_list(self._ints(work.n_ids), self.model.numbers, work.ids, work.n_ids)
+        result = ids, work.scratch.operations
         self._return(worker)
         return result
 
     def _encode_chunks(self, bytes kept not None, ends):
         """The ids of chunks that were found elsewhere, as an array: of each, where it ends in kept."""
-        cdef Worker worker = self._worker()
+        cdef Worker worker = self._worker(True)
         encode_split(&self.model, &worker.work, kept, ends)
         ids = take_array(&worker.work)
         self._return(worker)
