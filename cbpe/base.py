@@ -143,7 +143,7 @@ class OwnAttribute(Attribute[T]):
 
     def __set__(self, instance: Tokenizer, value: T) -> None:
         model = instance._model
-        if model.has_byte_order or model.numbers is not None:
+        if model.has_byte_order or model.numbers is not None or model.whole:
             super().__set__(instance, value)
         else:
             instance.__dict__[self.name] = value
@@ -203,8 +203,13 @@ class Tokenizer:
 
     def _model_text(self, model: Model) -> str:
         """The content of a .model file. Raises ModelFileError for what it cannot hold."""
-        if model.numbers is not None or model.has_byte_order:
-            what = "the order of the bytes" if model.numbers is None else "the ids"
+        lost = {
+            "the ids": model.numbers is not None,
+            "the order of the bytes": model.has_byte_order,
+            "the chunks that have an id as a whole": bool(model.whole),
+        }
+        if any(lost.values()):
+            what = " and ".join(name for name, is_lost in lost.items() if is_lost)
             raise ModelFileError(
                 f"a .model file cannot hold this tokenizer: {what} would be lost, for bytes have the ids 0..255 there, "
                 "and merges the following ones; save_tiktoken and save_huggingface write files that cbpe.load reads, "

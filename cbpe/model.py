@@ -73,6 +73,7 @@ class Model:
     are assigned. byte_ids: None, or 256 bytes: the first id of each byte value (GPT-4 permutes them). shared_ids: ids
     that several special tokens may have (one does in OpenAI's o200k_harmony); the last of them is what decodes.
     numbers: None, or uint32[256 + m]: the outer id of each inner one, no two the same; ids and byte_ids are then None.
+    whole: chunks that get this one outer id, whatever the merges say (for what is called ignore_merges elsewhere).
     mends_surrogates: surrogates in a text become the character they stand for, or U+FFFD, as in tiktoken; otherwise
     they are refused, as in minbpe.
     specials_in_vocab: minbpe's vocab holds the special tokens of a model that was loaded, and not those registered
@@ -86,6 +87,7 @@ class Model:
     pattern: str = ""
     byte_ids: bytes | None = None
     numbers: npt.NDArray[np.uint32] | None = None
+    whole: Mapping[bytes, int] = field(default_factory=dict)
     shared_ids: frozenset[int] = frozenset()
     mends_surrogates: bool = False
     specials_in_vocab: bool = False
@@ -104,7 +106,7 @@ class Model:
     def without_merges(self) -> Model:
         """This model as training begins with it, whatever file it came from: each byte is its own id."""
         assigned = {name: value for name, value in self.assigned.items() if name != "byte_shuffle"}
-        bare = replace(self, byte_ids=None, numbers=None, mends_surrogates=False, assigned=assigned)
+        bare = replace(self, byte_ids=None, numbers=None, whole={}, mends_surrogates=False, assigned=assigned)
         return bare.trained(np.empty((0, 2), np.uint32))
 
     def truncated(self, vocab_size: int) -> Model:
@@ -139,10 +141,11 @@ class Model:
         and byte shuffles of a model that numbers its tokens in its own way: the order of merging is not that of their
         ids, and so not in them.
         """
-        if self.numbers is not None and name in ("merges", "vocab", "byte_shuffle", "inverse_byte_shuffle"):
+        if (self.numbers is not None or self.whole) and name in _BY_ORDER:
             raise ValueError(
                 f"{name} cannot be assigned or changed: this tokenizer was imported from a file whose ids are not in "
-                "the order of merging, which the attribute does not hold; a new RegexTokenizer(pattern) takes merges"
+                "the order of merging, or are not all made by merging, which the attribute does not hold; a new "
+                "RegexTokenizer(pattern) takes merges"
             )
         if name == "special_tokens":
             return replace(self, special_tokens=dict(value))
@@ -194,7 +197,11 @@ class Model:
         else:
             add_merged(vocab, self.pairs, self._merged_ids())
         if self.numbers is not None:
-            vocab = dict(sorted(zip(self.numbers.tolist(), vocab.values(), strict=True)))
+            vocab = dict(zip(self.numbers.tolist(), vocab.values(), strict=True))
+        if self.whole:
+            vocab.update((number, chunk) for chunk, number in self.whole.items())
+        if self.numbers is not None or self.whole:
+            vocab = dict(sorted(vocab.items()))
         if with_specials:
             for word, number in self.special_tokens.items():
                 vocab[number] = word.encode()
@@ -209,6 +216,11 @@ class Model:
             raise ValueError(
                 "the merges must have the ids 256, 257, ... without a gap, behind the bytes': this tokenizer was "
                 "imported from a file that numbers its tokens in another way"
+            )
+        if self.whole:
+            raise ValueError(
+                f"merges must make all tokens: this tokenizer was imported from a file with {len(self.whole):,} that "
+                "stand for chunks as a whole"
             )
         pairs, ids = self._merge_arrays
         order = np.argsort(ids, kind="stable")
@@ -225,9 +237,11 @@ class Model:
         return pairs
 
     def is_taken(self, number: int) -> bool:
-        """Whether an id is a byte's or a merge's."""
+        """Whether an id is a byte's or a merge's, or that of a whole chunk."""
+        if number in self._own_ids:
+            return True
         if self.numbers is not None:
-            return number in self._own_ids
+            return False
         if number < 256:
             return True
         if "merges" in self.assigned:
@@ -244,15 +258,13 @@ class Model:
 
     @lazy
     def max_id(self) -> int:
-        """The highest id of a byte, a merge or a special token."""
-        own: Iterable[int]
-        if self.numbers is not None:
-            own = self._own_ids
-        elif "merges" in self.assigned:
-            own = (255, *self._assigned_ids)
-        else:
-            own = (255, *map(int, self._merged_ids()[-1:]))
-        return max(*own, *self.specials.values(), 0)
+        """The highest id of a byte, a merge, a whole chunk or a special token."""
+        merged: Iterable[int] = ()
+        if "merges" in self.assigned:
+            merged = (255, *self._assigned_ids)
+        elif self.numbers is None:
+            merged = (255, *map(int, self._merged_ids()[-1:]))
+        return max([*merged, *self._own_ids, *self.specials.values()])
 
     @lazy
     def sha256(self) -> str:
@@ -262,12 +274,12 @@ class Model:
         special token its id; then the 256 ids of the bytes; then left, right and merged id of each merge, in the order
         of the merged ids. All numbers are little-endian, 32 bits wide. Flags of a compiled pattern that was assigned
         stand behind the pattern. These are inner ids; if the outer ones are others, they follow, in the order of the
-        inner ones.
+        inner ones. At last whole chunks, in the order of their bytes, as special tokens.
         """
         digest = hashlib.sha256()
 
-        def add(text: str) -> None:
-            data = text.encode()
+        def add(text: str | bytes) -> None:
+            data = text.encode() if isinstance(text, str) else text
             digest.update(len(data).to_bytes(4, "little") + data)
 
         compiled = self.assigned.get("compiled_pattern")
@@ -282,6 +294,9 @@ class Model:
         digest.update(np.column_stack([pairs, ids])[order].astype("<u4").tobytes())
         if self.numbers is not None:
             digest.update(self.numbers.astype("<u4").tobytes())
+        for chunk, number in sorted(self.whole.items()):
+            add(chunk)
+            digest.update(number.to_bytes(4, "little"))
         return digest.hexdigest()
 
     # ---- what works with them
@@ -322,7 +337,7 @@ class Model:
 
     @lazy
     def encoder(self) -> Encoder:
-        return Encoder(*self._merge_arrays, self.first_ids, numbers=self.numbers)
+        return Encoder(*self._merge_arrays, self.first_ids, numbers=self.numbers, whole=dict(self.whole))
 
     @lazy
     def token_bytes(self) -> dict[int, bytes]:
@@ -356,8 +371,8 @@ class Model:
 
     @lazy
     def _own_ids(self) -> frozenset[int]:
-        """The ids of all tokens but the special ones, of a model that has numbers."""
-        return frozenset([] if self.numbers is None else self.numbers.tolist())
+        """The ids that numbers and whole have."""
+        return frozenset([*(() if self.numbers is None else self.numbers.tolist()), *self.whole.values()])
 
     @lazy
     def _assigned_ids(self) -> frozenset[int]:
@@ -374,6 +389,8 @@ class Model:
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
         return self
 
+
+_BY_ORDER = ("merges", "vocab", "byte_shuffle", "inverse_byte_shuffle")     # attributes that ids in order are behind
 
 _ATTRIBUTES: dict[str, Callable[[Model], Any]] = {
     "merges": Model.merges,

@@ -132,6 +132,18 @@ def encode_chunk(ids: Sequence[int], merges: Mapping[Pair, int]) -> list[int]:
     return ids
 
 
+def encode_imported(
+    chunk: bytes, merges: Mapping[Pair, int], numbers: Sequence[int], whole: Mapping[bytes, int] | None = None
+) -> list[int]:
+    """The ids of one chunk for a model whose ids are not in the order of merging: numbers has one for each.
+
+    whole: chunks that have an id of their own, whatever the merges say.
+    """
+    if whole and chunk in whole:
+        return [whole[chunk]]
+    return [numbers[number] for number in encode_chunk(chunk, merges)]
+
+
 def token_totals(counted: Iterable[tuple[bytes, int]], merges: Mapping[Pair, int]) -> list[int]:
     """How many ids none, the first, the first two, ... of the merges give for chunks that occur so many times each.
 

@@ -137,6 +137,65 @@ def test_numbers_that_are_none(numbers: np.ndarray[Any, Any], message: str) -> N
         Encoder(*arrays({}), numbers=numbers)
 
 
+# ---- chunks that have an id as a whole
+
+
+def hand_made(seed: int) -> tuple[dict[tuple[int, int], int], dict[bytes, int], np.ndarray[Any, Any] | None, str]:
+    """A model and a text; whole chunks of every length and kind, of which some are tokens that merges make as well."""
+    generator = random.Random(seed)
+    letters = generator.choice(["ab", "abc", "abé"])
+    sizes = generator.choices([1, 2, 3, 9, 20, 70, 300], k=40)
+    text = " ".join("".join(generator.choices(letters, k=size)) for size in sizes)
+    merges = learned(text, generator.randrange(40))
+    if generator.random() < 0.3:            # without any order, and so without a vocabulary
+        shuffled = list(merges.values())
+        generator.shuffle(shuffled)
+        merges = dict(zip(merges, shuffled, strict=True))
+    chunks = list(dict.fromkeys(reference.split(text, GPT4_SPLIT_PATTERN)))
+    tokens = list(reference.vocab(learned(text, 20)).values())[250:]
+    words = [*generator.sample(chunks, min(len(chunks), 8)), *generator.sample(tokens, 8), b"a", b"not in the text"]
+    high = generator.choice([10_000, 2**21])
+    whole = {word: high + i for i, word in enumerate(dict.fromkeys(words))}
+    numbers = numbers_of(256 + len(merges), seed) if generator.random() < 0.6 else None
+    return merges, whole, numbers, text
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whole_chunks_whatever_the_merges_say(seed: int) -> None:
+    merges, whole, numbers, text = hand_made(seed)
+    encoder = Encoder(*arrays(merges), numbers=numbers, whole=whole)
+    outer = list(range(256 + len(merges))) if numbers is None else numbers.tolist()
+    chunks = reference.split(text, GPT4_SPLIT_PATTERN)
+    right = [number for chunk in chunks for number in reference.encode_imported(chunk, merges, outer, whole)]
+    assert set(right) & set(whole.values())
+    for _ in range(3):
+        for way, ids in everything(encoder, text).items():
+            assert ids == right, way
+    for chunk in whole:
+        assert encoder.encode_chunk(chunk) == [whole[chunk]]
+        assert encoder._encode_chunks(chunk, np.array([len(chunk)])).tolist() == [whole[chunk]]
+        longer = chunk + b"c"
+        right = reference.encode_imported(longer, merges, outer, whole)
+        assert encoder._encode_chunks(longer, np.array([len(longer)])).tolist() == right
+    assert encoder.encode_chunk(b"") == []
+
+
+def test_thousands_of_whole_chunks_crowd_the_vocabulary() -> None:
+    merges = learned(TEXT, 50)
+    words = [f"{i:b}".replace("0", "t").replace("1", "a").encode() for i in range(4000)]
+    whole = {word: 1000 + i for i, word in enumerate(words)}
+    encoder = Encoder(*arrays(merges), whole=whole)
+    for _ in range(2):
+        assert encoder.encode(b" ".join(words), splitter_for(r"\w+")) == list(whole.values())
+    assert encoder.encode_chunk(b"tha") == reference.encode_chunk(b"tha", merges)
+
+
+@pytest.mark.parametrize("whole", [{b"": 5}, {b"a": -1}, {b"a": 2**32 - 1}])
+def test_whole_chunks_that_are_none(whole: dict[bytes, int]) -> None:
+    with pytest.raises(ValueError, match="no chunk or no id"):
+        Encoder(*arrays({}), whole=whole)
+
+
 # ---- tokenizers
 
 MERGES = learned(TEXT, 40)
@@ -320,3 +379,39 @@ def test_a_program_may_use_the_names_of_the_byte_order_where_there_is_none() -> 
     assert tokenizer.byte_shuffle is own
     assert pickle.loads(pickle.dumps(tokenizer)).byte_shuffle == own
     assert tokenizer.encode("\0") == [0]
+
+
+def test_a_tokenizer_with_whole_chunks(tmp_path: Any) -> None:
+    whole = {b" theatre": 5, b"zz": 8, "é漢🎉\n\n".encode(): 9}
+    ways = [(imported(whole=whole), NUMBERS.tolist())]
+    plain = RegexTokenizer()
+    plain._model = Model(pairs=arrays(MERGES)[0], pattern=GPT4_SPLIT_PATTERN, whole={b" theatre": 1005, b"zz": 1007})
+    ways.append((pickle.loads(pickle.dumps(plain)), list(range(256 + len(MERGES)))))
+    text = TEXT + " zz theatre zz"
+    for tokenizer, outer in ways:
+        held = dict(tokenizer._model.whole)
+        chunks = reference.split(text, GPT4_SPLIT_PATTERN)
+        right = [number for chunk in chunks for number in reference.encode_imported(chunk, MERGES, outer, held)]
+        assert tokenizer.encode(text) == tokenizer.encode_to_numpy(text).tolist() == right
+        assert tokenizer.decode(right) == text
+        assert held[b" theatre"] in right
+        vocab = tokenizer.vocab
+        assert all(vocab[number] == token for token, number in held.items())
+        assert tokenizer._model.max_id == max(*outer, *held.values(), 2)
+        with pytest.raises(ModelFileError, match="the chunks that have an id as a whole would be lost"):
+            tokenizer.save(tmp_path / "a")
+        with pytest.raises(ValueError, match="cannot be assigned or changed"):
+            tokenizer.merges = {}
+        with pytest.raises(ValueError, match=r"numbers its tokens in another way|stand for chunks as a whole"):
+            tokenizer.truncated(256)
+        with pytest.raises(SpecialTokenError, match="is not free"):
+            tokenizer.register_special_tokens({"<a>": held[b" theatre"]})
+        tokenizer.save_vocab(tmp_path / "a.vocab")
+        tokenizer.register_special_tokens({})
+        tokenizer.train("aaa", 257)
+        assert not tokenizer._model.whole
+        assert tokenizer.encode(" theatre") == list(b" theatre")
+    several: list[dict[bytes, int]] = [{}, {b"a": 300}, {b"a": 301}, {b"b": 300}, {b"a": 300, b"b": 301}]
+    hashes = {Model(whole=whole).sha256 for whole in several}
+    assert len(hashes) == 5
+    assert Model(whole={b"a": 300, b"b": 301}).sha256 == Model(whole={b"b": 301, b"a": 300}).sha256

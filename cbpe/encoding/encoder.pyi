@@ -24,6 +24,7 @@ class Encoder:
         byte_ids: bytes | None = None,
         *,
         numbers: npt.NDArray[np.uint32] | None = None,
+        whole: dict[bytes, int] | None = None,
         _cache_bytes: int = ...,
     ) -> Encoder: ...
     def encode(self, text: _Text, splitter: Splitter, num_threads: int = 1) -> list[int]: ...

@@ -10,7 +10,8 @@ memory: what a whole batch will need is asked for before any of it is used. A ba
    in it only if its bytes, encoded by merging, gave that token when the table was made; for models made by hand that
    need not be so.
 3. *The cache* (cache.pyx) remembers other chunks up to 255 bytes. What it finds in its ring is fetched and compared.
-4. *Merging* (merging.pyx), for the rest.
+4. *Merging* (merging.pyx), for the rest. A model may have chunks that are given one id as a whole, whatever the merges
+   say; these are taken out before. Short ones stand in the vocabulary too, which then has nothing else of their bytes.
 5. Ids are written out in the chunks' order, and what was merged is put into the cache.
 
 Longer chunks are merged where they stand and not kept.
@@ -31,7 +32,7 @@ from cpython.list cimport PyList_New
 from cpython.ref cimport Py_INCREF, PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -113,14 +114,54 @@ cdef struct VocabularyLine:     # of three chunks: their keys, no two with the s
     id_t ids[4]
 
 
+cdef struct WholeChunk:
+    uint64_t start              # of its bytes
+    uint32_t length             # 0: the place is empty
+    id_t made
+
+
+cdef struct WholeChunks:        # those that are given one id whatever the merges say
+    uint8_t *bytes              # all of them end to end
+    WholeChunk *places          # an open-addressing table, at most half of it taken
+    uint64_t mask
+    uint64_t n
+    uint64_t longest
+
+
 cdef struct Model:
     Merges merges
+    WholeChunks whole
     uint8_t *lines              # VocabularyLines, aligned to 64 bytes
     void *memory                # what was allocated for them
     uint64_t line_mask          # what the upper half of a hash is masked by to give a line's offset in bytes
     bint wide                   # some ids need more than 20 bits
     uint64_t most_inline        # ids that an entry of the cache holds itself
     id_t *numbers               # the outer id of each inner one; NULL: the same
+
+
+@cython.overflowcheck(False)        # hashes wrap around
+cdef inline uint64_t whole_home(const WholeChunks *whole, const uint8_t *chunk, uint64_t length) noexcept nogil:
+    """The place where the search for a chunk begins. Unlike a key, it is made without reading beyond the chunk."""
+    cdef uint64_t hash = length
+    cdef uint64_t i
+    for i in range(length):
+        hash = (hash ^ chunk[i]) * <uint64_t> 0x9E3779B97F4A7C15
+    return (hash ^ hash >> 32) & whole.mask
+
+
+cdef id_t find_whole(const WholeChunks *whole, const uint8_t *chunk, uint64_t length) noexcept nogil:
+    """The id that the chunk is given as a whole, or NO_ID."""
+    cdef const WholeChunk *place
+    cdef uint64_t i
+    if not 0 < length <= whole.longest:
+        return <id_t> NO_ID
+    i = whole_home(whole, chunk, length)
+    while whole.places[i].length > 0:
+        place = &whole.places[i]
+        if place.length == length and memcmp(whole.bytes + place.start, chunk, length) == 0:
+            return place.made
+        i = (i + 1) & whole.mask
+    return <id_t> NO_ID
 
 
 cdef inline VocabularyLine *line_of(const Model *model, uint64_t hash) noexcept nogil:
@@ -179,13 +220,15 @@ cdef inline size_t vocabulary_size(const Model *model) noexcept nogil:
 
 
 cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_id) except -1 nogil:
-    """Every byte, and every token of a packed model whose bytes give it back: those with low ids, more frequent, first.
+    """Chunks that have one id as a whole, every byte, and every token of a packed model whose bytes give it back.
 
+    Tokens with low ids, more frequent, come first. What has the same bytes as one that came before it stays out: if
+    that found its line full, it finds it full too.
     For cl100k 65,536 lines, of which 3 % are too full for what belongs to them. Other models have their bytes only.
     The proof takes a few look-ups a token; to encode each made the whole encoder for cl100k in 48 ms and not in 31.
     """
     cdef const Merges *merges = &model.merges
-    cdef uint64_t n_tokens = 256 + (merges.n if merges.is_packed else 0)
+    cdef uint64_t n_tokens = model.whole.n + 256 + (merges.n if merges.is_packed else 0)
     cdef uint64_t i, length
     cdef uint64_t n_lines = 1
     cdef uint8_t byte[16]
@@ -193,6 +236,7 @@ cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_
     cdef Token *token
     cdef const Token *left
     cdef const Token *right
+    cdef const WholeChunk *whole
     while 3 * n_lines < 2 * n_tokens and n_lines < 1 << 26:
         n_lines *= 2
     model.line_mask = (n_lines - 1) * sizeof(VocabularyLine)
@@ -202,6 +246,11 @@ cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_
             raise MemoryError(f"no memory for a vocabulary of {n_tokens:,} tokens")
     model.lines = <uint8_t *> ((<uint64_t> model.memory + 63) // 64 * 64)
     memset(byte, 0, 16)
+    for i in range(model.whole.mask + 1 if model.whole.n > 0 else 0):
+        whole = &model.whole.places[i]
+        if 1 <= whole.length <= INLINE:
+            memcpy(byte, model.whole.bytes + whole.start, whole.length)
+            remember(model, byte, whole.length, whole.made)
     for i in range(256):
         byte[0] = <uint8_t> i
         remember(model, byte, 1, merges.byte_ids[i])
@@ -401,6 +450,22 @@ cdef inline void ask_cache(const Cache *cache, Batch *batch, const uint8_t *text
     batch.n_missed = n_missed
 
 
+cdef void take_whole(const WholeChunks *whole, Batch *batch, const uint8_t *text) noexcept nogil:
+    """Step 4, of chunks that have an id as a whole: they are no longer missed, and so not kept either."""
+    cdef uint64_t i, j
+    cdef uint64_t n_missed = 0
+    cdef id_t made
+    for j in range(batch.n_missed):
+        i = batch.missed[j]
+        made = find_whole(whole, text + batch.start[i], batch.start[i + 1] - batch.start[i])
+        if made == <id_t> NO_ID:
+            batch.missed[n_missed] = <uint16_t> i
+            n_missed += 1
+        else:
+            batch.first[i] = made | <uint64_t> 1 << 60
+    batch.n_missed = n_missed
+
+
 cdef int merge_missed(const Model *model, Work *work, Batch *batch, const uint8_t *text) except -1 nogil:
     """Step 4."""
     cdef Job jobs[BATCH]
@@ -500,6 +565,15 @@ cdef int keep_missed(Work *work, Batch *batch, const uint8_t *text) except -1 no
     return 0
 
 
+cdef int64_t encode_one(const Model *model, Work *work, const uint8_t *chunk, size_t n, id_t *out) except -1 nogil:
+    """Writes the ids of one chunk to out, which has room for n, and returns their number. Nothing is looked up."""
+    cdef id_t made = find_whole(&model.whole, chunk, n)
+    if made == <id_t> NO_ID:
+        return merge_chunk(&model.merges, &work.scratch, chunk, n, out)
+    out[0] = made
+    return 1
+
+
 cdef void renumber(id_t *ids, size_t n, const id_t *numbers) noexcept nogil:
     """Puts outer ids in the place of inner ones."""
     cdef size_t i
@@ -526,7 +600,7 @@ cdef int encode_chunks(const Model *model, Work *work, const uint8_t *text, cons
             end = ends[at]
             reserve_ids(work, end - begin)
             before = work.n_ids
-            work.n_ids += merge_chunk(&model.merges, &work.scratch, text + begin, end - begin, work.ids + before)
+            work.n_ids += <size_t> encode_one(model, work, text + begin, end - begin, work.ids + before)
             if work.only_count:
                 work.count += work.n_ids - before
                 work.n_ids = before
@@ -538,6 +612,8 @@ cdef int encode_chunks(const Model *model, Work *work, const uint8_t *text, cons
             continue
         ask_vocabulary(model, &work.cache, &batch)
         ask_cache(&work.cache, &batch, text)
+        if batch.n_missed and model.whole.n > 0:
+            take_whole(&model.whole, &batch, text)
         if batch.n_missed:
             merge_missed(model, work, &batch, text)
         if work.only_count:
@@ -797,6 +873,8 @@ cdef class Encoder:
         byte_ids: 256 bytes, the id of each byte value before any merge; None: the byte itself.
         numbers: uint32[the highest of those ids + 1], below 2**32 - 1: what is given out in place of each id; None: the
             ids themselves. It decides about nothing else.
+        whole: dict bytes -> id, below 2**32 - 1: chunks that get this one id, whatever the merges say. It is given out
+            as it is, whether there are numbers or not.
         _cache_bytes: what the memory of chunks may take, for each thread that encodes at the same time.
 
     Threads may share it. Texts are str, or bytes in UTF-8; what is not raises UnicodeDecodeError, unless the splitter
@@ -811,7 +889,7 @@ cdef class Encoder:
     cdef uint64_t cache_bytes
 
     def __cinit__(self, const uint32_t[:, ::1] pairs not None, const uint32_t[::1] ids not None, bytes byte_ids=None,
-                  *, const uint32_t[::1] numbers=None, uint64_t _cache_bytes=CACHE_BYTES):
+                  *, const uint32_t[::1] numbers=None, dict whole=None, uint64_t _cache_bytes=CACHE_BYTES):
         cdef Model *model = &self.model             # all zero, as every new object is
         cdef const int64_t[::1] by_id
         cdef const uint32_t *first_pair = NULL
@@ -833,6 +911,8 @@ cdef class Encoder:
         self.highest = max(max(byte_ids), model.merges.merged[m - 1] if m > 0 else 0)
         if numbers is not None:
             self._renumber(numbers)
+        if whole:
+            self._add_whole(whole)
         model.wide = self.highest >= 1 << 20
         model.most_inline = MOST_INLINE_WIDE if model.wide else MOST_INLINE
         make_vocabulary(model, first_pair, first_by_id)
@@ -848,8 +928,49 @@ cdef class Encoder:
         resize(<void **> &self.model.numbers, n, sizeof(id_t))
         memcpy(self.model.numbers, &numbers[0], n * sizeof(id_t))
 
+    cdef _add_whole(self, dict whole):
+        """Their ids are inner ones behind all others if there are numbers."""
+        cdef WholeChunks *chunks = &self.model.whole
+        cdef WholeChunk *place
+        cdef uint64_t i, start = 0
+        cdef uint64_t n = len(whole)
+        cdef uint64_t n_places = 4
+        cdef bytes chunk
+        cdef const uint8_t *pointer
+        while n_places < 2 * n:
+            n_places *= 2
+        if self.model.numbers != NULL:
+            resize(<void **> &self.model.numbers, <uint64_t> self.highest + 1 + n, sizeof(id_t))
+        resize(<void **> &chunks.bytes, sum(map(len, whole)) + 1, 1)
+        resize(<void **> &chunks.places, n_places, sizeof(WholeChunk))
+        memset(chunks.places, 0, n_places * sizeof(WholeChunk))
+        chunks.mask = n_places - 1
+        chunks.n = n
+        for chunk, number in whole.items():
+            if not (0 < len(chunk) <= MAX_BLOCK and 0 <= number < <uint32_t> NO_ID):
+                raise ValueError(f"no chunk or no id: {chunk[:40]!r} -> {number}")
+            pointer = <const uint8_t *> PyBytes_AS_STRING(chunk)
+            i = whole_home(chunks, pointer, len(chunk))
+            while chunks.places[i].length > 0:
+                i = (i + 1) & chunks.mask
+            place = &chunks.places[i]
+            place.start = start
+            place.length = <uint32_t> len(chunk)
+            place.made = number
+            if self.model.numbers != NULL:
+                self.highest += 1
+                self.model.numbers[self.highest] = number
+                place.made = self.highest
+            else:
+                self.highest = max(self.highest, place.made)
+            memcpy(chunks.bytes + start, pointer, place.length)
+            start += place.length
+            chunks.longest = max(chunks.longest, place.length)
+
     def __dealloc__(self):
         merges_free(&self.model.merges)
+        free(self.model.whole.bytes)
+        free(self.model.whole.places)
         free(self.model.numbers)
         cbpe_free_pages(self.model.memory, vocabulary_size(&self.model))
 
@@ -873,7 +994,7 @@ cdef class Encoder:
 
     cdef tuple _ints(self, size_t n):
         """The ints of all ids, for lists of n ids. None if there are none, and to make them would take longer."""
-        if self.ints is None and self.highest < 4 * (<uint64_t> self.model.merges.n + 256):
+        if self.ints is None and self.highest < 4 * (<uint64_t> self.model.merges.n + self.model.whole.n + 256):
             self.n_listed += n
             if self.n_listed > self.highest // 4:
                 self.ints = self._all_ints()
@@ -1048,7 +1169,7 @@ cdef class Encoder:
     # ---- for tests and measurements
 
     def encode_chunk(self, bytes chunk not None):
-        """The ids of one chunk, which is not split and may hold any bytes. Nothing is looked up or kept.
+        """The ids of one chunk, which is not split and may hold any bytes. Vocabulary and cache are not asked.
 
         With merges ab -> 256 and 256 256 -> 257, b"ababc" -> [257, 99].
         """
@@ -1062,7 +1183,7 @@ cdef class Encoder:
         cdef size_t n = len(chunk)
         with nogil:
             reserve_ids(work, n)
-            work.n_ids = <size_t> merge_chunk(&self.model.merges, &work.scratch, pointer, n, work.ids)
+            work.n_ids = <size_t> encode_one(&self.model, work, pointer, n, work.ids)
         ids = make_list(self._ints(work.n_ids), self.model.numbers, work.ids, work.n_ids)
         result = ids, work.scratch.operations
         self._return(worker)
