@@ -13,11 +13,12 @@ ctypedef int64_t (*split_block_fn)(const uint8_t *text, size_t n, uint32_t *ends
 
 
 cdef class Splitter:
-    cdef readonly object pattern        # str, or None: the whole text is one chunk
-    cdef readonly str kind              # a name in NAMED_PATTERNS, all of which are native; "regex"; "whole"
-    cdef split_block_fn native          # NULL for "regex" and "whole"
+    cdef readonly object pattern        # str; Stages; or None: the whole text is one chunk
+    cdef readonly str kind              # a name in NAMED_PATTERNS, all of which are native; "regex"; "stages"; "whole"
+    cdef split_block_fn native          # NULL for "regex", "stages" and "whole"
     cdef readonly bint cuttable         # a text may be cut where find_cut says
     cdef readonly object compiled       # the compiled pattern for "regex", else None
+    cdef list steps                     # the compiled Stages for "stages", else None
 
     cdef tuple _native_spans(self, bytes text)
 

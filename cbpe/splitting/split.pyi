@@ -6,13 +6,15 @@ import numpy.typing as npt
 import regex
 from typing_extensions import Buffer
 
+from cbpe.splitting.stages import Stages
+
 REGEX_VERSION: str
 UNICODE_EDITION: str
 
 @final
 class Splitter:
     @property
-    def pattern(self) -> str | None: ...
+    def pattern(self) -> str | Stages | None: ...
     @property
     def kind(self) -> str: ...
     @property
@@ -25,7 +27,9 @@ class Splitter:
     def spans(self, text: bytes) -> tuple[bytes, npt.NDArray[Any]]: ...
 
 def available_isas() -> list[str]: ...
-def splitter_for(pattern: str | regex.Pattern[str] | re.Pattern[str] | None) -> Splitter: ...
+def splitter_for(
+    pattern: str | regex.Pattern[str] | re.Pattern[str] | Stages | None,
+) -> Splitter: ...
 def _splitter_for_isa(
     pattern: str | regex.Pattern[str] | re.Pattern[str] | None, isa_name: str
 ) -> Splitter: ...

@@ -4,7 +4,8 @@ A chunk is a match of the pattern; what lies between two matches belongs to no c
 regex.findall. For the named patterns of patterns.py there are native splitters, which find the same chunks as regex:
 the simple matchers in matchers.h, and for all but o200k's the bit masks of masks.h, for each instruction set in
 isa.h; the best that the machine has is chosen when this module is imported, or the one that the environment names in
-CBPE_ISA. Any other pattern goes through regex itself. A Splitter is one pattern with the way to apply it.
+CBPE_ISA. Any other pattern goes through regex itself, and so do the Stages of stages.py, several patterns one after the
+other. A Splitter is a pattern, or Stages, with the way to apply it.
 
     splitter_for(GPT4_SPLIT_PATTERN).split("I've 1234!")  ->  [b"I", b"'ve", b" ", b"123", b"4", b"!"]
 
@@ -33,6 +34,7 @@ import regex
 
 from cbpe.errors import CorpusTooLargeError
 from cbpe.patterns import NAMED_PATTERNS
+from cbpe.splitting.stages import Stages, pieces
 
 cdef extern from "splitting/matchers.h" nogil:
     const char *TABLES_REGEX_VERSION
@@ -100,9 +102,9 @@ cdef const isa *_chosen = _isa_named(os.environ.get("CBPE_ISA", ""))
 cdef class Splitter:
     """A split pattern and the way to apply it; immutable. splitter_for makes them; Splitter() leaves texts whole.
 
-    Attributes: pattern, a str or None; kind, the pattern's name in NAMED_PATTERNS, "regex" or "whole"; cuttable,
-    whether a long text may be cut where a line begins without indentation; compiled, the compiled pattern of kind
-    "regex", else None.
+    Attributes: pattern, a str, Stages or None; kind, the pattern's name in NAMED_PATTERNS, "regex", "stages" or
+    "whole"; cuttable, whether a long text may be cut where a line begins without indentation; compiled, the compiled
+    pattern of kind "regex", else None.
     """
 
     def __cinit__(self):
@@ -152,7 +154,9 @@ cdef class Splitter:
         Yields (kept, ends), each counted from its own kept[0]. UTF-8 is checked before the first piece is yielded.
         """
         if self.compiled is not None:
-            yield from _regex_batches(self.compiled, text)
+            yield from _batches_of(match.group() for match in self.compiled.finditer(text.decode()))
+        elif self.steps is not None:
+            yield from _batches_of(pieces(self.steps, text.decode()))
         elif self.native != NULL:
             yield self._native_spans(text)
         else:
@@ -202,16 +206,24 @@ cdef class Splitter:
 def splitter_for(pattern):
     """The Splitter of a pattern.
 
-    pattern: a str; a compiled pattern of the regex package or of the standard library's re, whose flags are kept; or
-    None, by which a whole text is one chunk. The native splitters serve exactly the texts in NAMED_PATTERNS, with the
-    flags that regex.compile gives them. A pattern that is no regular expression raises regex.error.
+    pattern: a str; a compiled pattern of the regex package or of the standard library's re, whose flags are kept;
+    Stages; or None, by which a whole text is one chunk. The native splitters serve exactly the texts in NAMED_PATTERNS,
+    with the flags that regex.compile gives them; and a single stage, if it keeps the matches, or all, which is the
+    same, as those patterns match every character. A pattern that is no regular expression raises regex.error.
     """
     cdef Splitter splitter = Splitter()
     if pattern is None:
         return splitter
+    if isinstance(pattern, Stages):
+        if len(pattern.stages) == 1:
+            alone, keep = pattern.stages[0]
+            if keep == "matches" or (keep == "all" and alone in _NATIVE_KINDS):
+                return splitter_for(alone)
+        splitter.pattern, splitter.kind, splitter.steps = pattern, "stages", pattern.compiled()
+        return splitter
     compiled = regex.compile(pattern) if isinstance(pattern, str) else pattern
     if not isinstance(compiled, (regex.Pattern, re.Pattern)):
-        raise TypeError(f"a pattern is a str, a compiled pattern or None, not {type(pattern).__name__}")
+        raise TypeError(f"a pattern is a str, a compiled pattern, Stages or None, not {type(pattern).__name__}")
     if not isinstance(compiled.pattern, str):
         raise TypeError("a pattern that was compiled from bytes cannot split text")
     splitter.pattern = compiled.pattern
@@ -263,10 +275,9 @@ def _raise_unless_utf8(bytes text):
         text.decode()
 
 
-def _regex_batches(compiled, bytes text):
-    """Splitter.batches by regex: whole matches, whatever groups the pattern has."""
-    matches = compiled.finditer(text.decode())          # which lets go of the str at its end
-    while batch := [match.group() for match in islice(matches, _BATCH)]:
+def _batches_of(found):
+    """Splitter.batches of an iterator of str, which are the chunks; empty ones are left out."""
+    while batch := list(islice(found, _BATCH)):
         chunks = [chunk.encode() for chunk in batch if chunk]
         kept = b"".join(chunks)
         yield kept, _as_ends(np.cumsum(np.fromiter(map(len, chunks), np.int64, len(chunks))), len(kept))

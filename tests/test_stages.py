@@ -1,0 +1,211 @@
+"""Splitting in stages: what one pattern leaves whole, the next one splits.
+
+The oracle for a single stage is a twin that marks every character with the match it belongs to, for stages in sequence
+the twin applied piece by piece; and Hugging Face's tokenizers, whose pre-tokenizers stages stand for.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+import random
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pytest
+import regex
+
+from cbpe.patterns import GPT4_SPLIT_PATTERN, NAMED_PATTERNS
+from cbpe.splitting import Stages, splitter_for
+from cbpe.splitting.stages import KEEPS, Stage
+
+WORDS = r" ?\w+"
+PATTERNS = [r"\d", r"\d+", r"\d{1,3}", r"[ab]", r"^.", r".$", r"a(?!b)", r"(?<=a)b", r"(a)(b)?", WORDS, r"\s+(?!\S)|\s"]
+
+
+def twin(stages: list[tuple[str, str]], text: str) -> list[str]:
+    """Stages by their definition: one after the other, each over the list of all pieces."""
+    pieces = [text]
+    for pattern, keep in stages:
+        pieces = [part for piece in pieces for part in twin_of_one(pattern, keep, piece)]
+    return pieces
+
+
+def twin_of_one(pattern: str, keep: str, text: str) -> list[str]:
+    """The parts of a text, matches and others, with what they are; then what is kept."""
+    owners = [-1] * len(text)                       # the number of the match that each character belongs to
+    for number, match in enumerate(regex.finditer(pattern, text)):
+        for i in range(*match.span()):
+            owners[i] = number
+    parts = []
+    for owner, letters in groupby(zip(owners, text, strict=True), key=lambda pair: pair[0]):
+        parts.append((owner >= 0, "".join(letter for _, letter in letters)))
+    if keep == "all":
+        return [part for _, part in parts]
+    if keep in ("matches", "between"):
+        return [part for is_match, part in parts if is_match == (keep == "matches")]
+    joined: list[str] = []
+    for i, (is_match, part) in enumerate(parts):
+        before = parts[i - 1][0] if i > 0 else None
+        joins = {
+            "with_previous": is_match and before is False,
+            "with_next": before is True and not is_match,
+            "runs": before == is_match,
+        }
+        if joins[keep]:
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return joined
+
+
+def check(stages: list[tuple[str, str]], text: str) -> None:
+    splitter = splitter_for(Stages(stages))
+    wanted = [piece.encode() for piece in twin(stages, text)]
+    assert splitter.split(text) == splitter.split(text.encode()) == wanted, (stages, text)
+
+
+def texts() -> list[str]:
+    rng = random.Random(3)
+    short = ["".join(letters) for n in range(4) for letters in itertools.product("ab1 \n", repeat=n)]
+    return short + ["".join(rng.choices("aab12 \n.é中", k=rng.randint(5, 60))) for _ in range(40)]
+
+
+@pytest.mark.parametrize("keep", KEEPS)
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_one_stage(pattern: str, keep: str) -> None:
+    for text in texts():
+        check([(pattern, keep)], text)
+
+
+def test_stages_in_sequence() -> None:
+    rng = random.Random(4)
+    some = texts()
+    for _ in range(150):
+        stages = [(rng.choice(PATTERNS), rng.choice(KEEPS)) for _ in range(rng.randint(2, 4))]
+        for text in rng.sample(some, 20):
+            check(stages, text)
+
+
+def test_a_stage_sees_pieces_as_texts_of_their_own() -> None:
+    assert splitter_for(Stages([(r"1", "all"), (r"^a|\s+(?!\S)|\s|$", "all")])).split("ab1ac  1 ") == [
+        b"a", b"b", b"1", b"a", b"c", b"  ", b"1", b" ",
+    ]  # fmt: skip
+
+
+def test_empty_matches_part_and_are_no_pieces() -> None:
+    assert splitter_for(Stages([(r"\b", "all")])).split("ab cd") == [b"ab", b" ", b"cd"]
+    assert splitter_for(Stages([(r"x*", "between")])).split("axxb") == [b"a", b"b"]
+    assert splitter_for(Stages([(r"x*", "matches"), ("y", "all")])).split("axxb") == [b"xx"]
+
+
+def test_spans_and_batches() -> None:
+    splitter = splitter_for(Stages([(r"\d", "all"), (r"\s", "between")]))
+    text = "é1 中ab " * 20_000
+    kept, ends = splitter.spans(text.encode())
+    assert kept == text.replace(" ", "").encode()
+    assert ends.dtype == np.uint32
+    assert ends[:4].tolist() == [2, 3, 8, 10]
+    batches = list(splitter.batches(text.encode()))
+    assert len(batches) > 1
+    assert b"".join(part for part, _ in batches) == kept
+    assert sum(len(part_ends) for _, part_ends in batches) == len(ends)
+    assert splitter.split("") == []
+    with pytest.raises(UnicodeDecodeError) as caught:
+        splitter.split(b"ab\xff")
+    assert caught.value.start == 2
+    with pytest.raises(UnicodeEncodeError):
+        splitter.split("a\ud800")
+
+
+def test_attributes() -> None:
+    stages = Stages([(r"\d", "all"), (r"\s", "between")])
+    splitter = splitter_for(stages)
+    assert (splitter.kind, splitter.pattern, splitter.cuttable, splitter.compiled) == ("stages", stages, False, None)
+    assert repr(stages) in repr(splitter)
+
+
+@pytest.mark.parametrize(("kind", "pattern"), NAMED_PATTERNS.items())
+@pytest.mark.parametrize("keep", ["matches", "all"])
+def test_one_stage_of_a_named_pattern_is_that_pattern(kind: str, pattern: str, keep: str) -> None:
+    splitter = splitter_for(Stages([(pattern, keep)]))
+    assert (splitter.kind, splitter.pattern) == (kind, pattern)
+
+
+def test_one_stage_that_keeps_matches_is_its_pattern() -> None:
+    splitter = splitter_for(Stages([(WORDS, "matches")]))
+    assert (splitter.kind, splitter.pattern) == ("regex", WORDS)
+    assert splitter_for(Stages([(WORDS, "all")])).kind == "stages"
+    assert splitter_for(Stages([(GPT4_SPLIT_PATTERN, "between")])).split("a b") == []
+
+
+def test_stages_are_plain_values() -> None:
+    stages = Stages([("a", "all"), Stage("b", "matches")])
+    assert stages.stages == (Stage("a", "all"), Stage("b", "matches"))
+    assert Stages([Stage("a")]).stages[0].keep == "all"
+    others = [Stages([("a", "all")]), Stages([("a", "all"), ("b", "all")]), Stages([("b", "matches"), ("a", "all")])]
+    assert all(stages != other for other in others)
+    for same in (Stages(stages.stages), pickle.loads(pickle.dumps(stages)), copy.deepcopy(stages)):
+        assert same == stages
+        assert hash(same) == hash(stages)
+    with pytest.raises(AttributeError):
+        stages.stages = ()    # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ([], ValueError, "one at least"),
+        ([("a", "none")], ValueError, "'none'"),
+        ([(5, "all")], TypeError, "int"),
+        ([(regex.compile("a"), "all")], TypeError, "Pattern"),
+    ],
+)
+def test_what_is_no_stage_is_refused(wrong: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Stages(wrong)
+
+
+def test_what_is_no_regular_expression_is_refused() -> None:
+    with pytest.raises(regex.error):
+        splitter_for(Stages([("a", "all"), ("(", "all")]))
+
+
+# --- Against Hugging Face ---
+
+BEHAVIORS = {
+    "all": ("isolated", False),
+    "between": ("removed", False),
+    "matches": ("removed", True),
+    "with_previous": ("merged_with_previous", False),
+    "with_next": ("merged_with_next", False),
+    "runs": ("contiguous", False),
+}
+
+
+def pre_tokenizer(stages: list[tuple[str, str]]) -> Any:
+    tokenizers = pytest.importorskip("tokenizers")
+    splits = []
+    for pattern, keep in stages:
+        behavior, invert = BEHAVIORS[keep]
+        splits.append(tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), behavior, invert))
+    return tokenizers.pre_tokenizers.Sequence(splits)
+
+
+def pieces_of(pre: Any, text: str) -> list[bytes]:
+    return [piece.encode() for piece, _ in pre.pre_tokenize_str(text)]
+
+
+def test_stages_are_what_hugging_face_does() -> None:
+    rng = random.Random(5)
+    some = texts()
+    # (to its engine ^ and $ are the ends of a line)
+    patterns = [r"\A.", *(pattern for pattern in PATTERNS if pattern not in ("^.", ".$"))]
+    singles = [[(pattern, keep)] for pattern in patterns for keep in KEEPS]
+    several = [[(rng.choice(patterns), rng.choice(KEEPS)) for _ in range(rng.randint(2, 3))] for _ in range(100)]
+    for stages in [*singles, *several]:
+        splitter, pre = splitter_for(Stages(stages)), pre_tokenizer(stages)
+        for text in rng.sample(some, 40):
+            assert splitter.split(text) == pieces_of(pre, text), (stages, text)
