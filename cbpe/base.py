@@ -207,13 +207,14 @@ class Tokenizer:
             "the ids": model.numbers is not None,
             "the order of the bytes": model.has_byte_order,
             "the chunks that have an id as a whole": bool(model.whole),
+            "all stages but one of how texts are split": model.stages is not None,
         }
         if any(lost.values()):
             what = " and ".join(name for name, is_lost in lost.items() if is_lost)
             raise ModelFileError(
                 f"a .model file cannot hold this tokenizer: {what} would be lost, for bytes have the ids 0..255 there, "
-                "and merges the following ones; save_tiktoken and save_huggingface write files that cbpe.load reads, "
-                "save_vocab writes the tokens for people to read"
+                "merges the following ones, and one pattern splits texts; save_tiktoken and save_huggingface write files "
+                "that cbpe.load reads, save_vocab writes the tokens for people to read"
             )
         if "compiled_pattern" in model.assigned:
             raise ModelFileError(

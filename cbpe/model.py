@@ -37,6 +37,7 @@ from cbpe.encoding.finder import SpecialFinder
 from cbpe.errors import UnknownIdError
 from cbpe.special import MAX_ID, Cutter, check_special_tokens
 from cbpe.splitting.split import Splitter, splitter_for
+from cbpe.splitting.stages import Stages
 
 Pair = tuple[int, int]
 T = TypeVar("T")
@@ -78,7 +79,9 @@ class Model:
     they are refused, as in minbpe.
     specials_in_vocab: minbpe's vocab holds the special tokens of a model that was loaded, and not those registered
     later. assigned: what a program put in place of what follows from the rest: merges, vocab, compiled_pattern,
-    inverse_special_tokens, byte_shuffle. statistics: what training recorded of these merges, if that is known.
+    inverse_special_tokens, byte_shuffle. statistics: what training recorded of these merges, if that is known. stages:
+    what splits texts in place of the pattern, which is then the last stage's, for people to see; a pattern that is
+    assigned takes their place.
     """
 
     pairs: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty((0, 2), np.uint32))
@@ -93,6 +96,7 @@ class Model:
     specials_in_vocab: bool = False
     assigned: Mapping[str, Any] = field(default_factory=dict)
     statistics: Statistics | None = None
+    stages: Stages | None = None
 
     # ---- other models made of this one
 
@@ -149,7 +153,7 @@ class Model:
             )
         if name == "special_tokens":
             return replace(self, special_tokens=dict(value))
-        pattern, assigned = self.pattern, dict(self.assigned)
+        pattern, assigned, stages = self.pattern, dict(self.assigned), self.stages
         statistics = self.statistics if name in ("vocab", "inverse_special_tokens") else None
         if name == "pattern":
             pattern = value
@@ -162,9 +166,11 @@ class Model:
         if _is_compiled(pattern, assigned.get("compiled_pattern")):
             # what it is anyhow, as programs set it after minbpe's load: it goes on following the pattern
             del assigned["compiled_pattern"]
-        if (pattern, assigned) == (self.pattern, self.assigned):
+        if name == "pattern" or "compiled_pattern" in assigned:
+            stages = None
+        if (pattern, assigned, stages) == (self.pattern, self.assigned, self.stages):
             statistics = self.statistics
-        return replace(self, pattern=pattern, assigned=assigned, statistics=statistics)
+        return replace(self, pattern=pattern, assigned=assigned, stages=stages, statistics=statistics)
 
     # ---- minbpe's attributes, each made anew
 
@@ -273,8 +279,9 @@ class Model:
         Of hashlib.sha256 over: the pattern and each special token as the length of its UTF-8 and this UTF-8; with each
         special token its id; then the 256 ids of the bytes; then left, right and merged id of each merge, in the order
         of the merged ids. All numbers are little-endian, 32 bits wide. Flags of a compiled pattern that was assigned
-        stand behind the pattern. These are inner ids; if the outer ones are others, they follow, in the order of the
-        inner ones. At last whole chunks, in the order of their bytes, as special tokens.
+        stand behind the pattern; in place of the pattern of a model with stages stand these, as repr shows them. These
+        are inner ids; if the outer ones are others, they follow, in the order of the inner ones. At last whole chunks,
+        in the order of their bytes, as special tokens.
         """
         digest = hashlib.sha256()
 
@@ -283,7 +290,10 @@ class Model:
             digest.update(len(data).to_bytes(4, "little") + data)
 
         compiled = self.assigned.get("compiled_pattern")
-        add(self.pattern if compiled is None else f"{compiled.pattern} {compiled.flags}")
+        if self.stages is not None:
+            add(repr(self.stages))
+        else:
+            add(self.pattern if compiled is None else f"{compiled.pattern} {compiled.flags}")
         digest.update(len(self.specials).to_bytes(4, "little"))
         for word, number in self.specials.items():
             add(word)
@@ -333,7 +343,7 @@ class Model:
 
     @lazy
     def splitter(self) -> Splitter:
-        return splitter_for(self.assigned.get("compiled_pattern", self.pattern))
+        return splitter_for(self.stages or self.assigned.get("compiled_pattern", self.pattern))
 
     @lazy
     def encoder(self) -> Encoder:

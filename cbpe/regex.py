@@ -16,6 +16,7 @@ from cbpe.model import Model
 from cbpe.native import NativeTokenizer
 from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
 from cbpe.splitting.split import Splitter, splitter_for
+from cbpe.splitting.stages import Stages
 
 __all__ = ["GPT2_SPLIT_PATTERN", "GPT4_SPLIT_PATTERN", "RegexTokenizer"]
 
@@ -30,7 +31,7 @@ class RegexTokenizer(NativeTokenizer):
 
     Args:
         pattern: of the regex package; GPT4_SPLIT_PATTERN if None. Text that it does not match is dropped. A compiled
-            pattern is taken too. Raises regex.error.
+            pattern is taken too, and so are Stages, several patterns one after the other. Raises regex.error.
     """
 
     compiled_pattern = Attribute[Any](
@@ -50,7 +51,10 @@ class RegexTokenizer(NativeTokenizer):
     def __init__(self, pattern: Any = None) -> None:
         super().__init__()
         splitter = splitter_for(GPT4_SPLIT_PATTERN if pattern is None else pattern)     # says what is wrong with it
-        model = Model(pattern=splitter.pattern or "")
+        if isinstance(splitter.pattern, Stages):
+            model = Model(pattern=splitter.pattern.stages[-1].pattern, stages=splitter.pattern)
+        else:
+            model = Model(pattern=splitter.pattern or "")
         if splitter.compiled is not None:
             model = model.with_attribute("compiled_pattern", splitter.compiled)         # it may have flags of its own
         self._model = model
