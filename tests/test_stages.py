@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import pickle
 import random
+from collections import Counter
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import reference
 import regex
+from click.testing import CliRunner
 
+from cbpe import ChunkStore, RegexTokenizer
+from cbpe.cli import command
+from cbpe.errors import ChunkStoreError, ModelFileError
 from cbpe.patterns import GPT4_SPLIT_PATTERN, NAMED_PATTERNS
 from cbpe.splitting import Stages, splitter_for
 from cbpe.splitting.stages import KEEPS, Stage
@@ -209,3 +217,104 @@ def test_stages_are_what_hugging_face_does() -> None:
         splitter, pre = splitter_for(Stages(stages)), pre_tokenizer(stages)
         for text in rng.sample(some, 40):
             assert splitter.split(text) == pieces_of(pre, text), (stages, text)
+
+
+# --- Through the whole library ---
+
+THREE = [(r"\p{N}{1,3}", "all"), (r"[一-龥]+", "all"), (r"\s+|[^\s]+?(?=\W|$)", "all")]
+SOME_TEXTS = ["ab 1234 中文 ab.", "", "12345", "ab ab ab\n\ncd 中文中文 99", "x" * 70 + " é "] * 7
+
+
+def chunks_of(texts: list[str]) -> dict[bytes, int]:
+    return Counter(piece.encode() for text in texts for piece in twin(THREE, text))
+
+
+def trained() -> RegexTokenizer:
+    tokenizer = RegexTokenizer(Stages(THREE))
+    tokenizer.train_from_iterator(SOME_TEXTS, 270)
+    return tokenizer
+
+
+def test_a_tokenizer_trains_and_encodes_in_stages(tmp_path: Path) -> None:
+    tokenizer = trained()
+    assert tokenizer.merges == reference.learn_counted(chunks_of(SOME_TEXTS).items(), 14)[0]
+    file = tmp_path / "text.txt"
+    file.write_text("\n".join(SOME_TEXTS), encoding="utf-8")
+    for text in [*SOME_TEXTS, "\n".join(SOME_TEXTS)]:
+        ids = [number for piece in twin(THREE, text) for number in tokenizer._encode_chunk(piece.encode())]
+        assert tokenizer.encode(text) == tokenizer.encode_ordinary(text) == ids
+        assert tokenizer.encode_to_numpy(text).tolist() == ids
+        assert tokenizer.count(text) == len(ids)
+        assert tokenizer.decode(ids) == text
+    wanted = [tokenizer.encode(text) for text in SOME_TEXTS]
+    assert tokenizer.encode_batch(SOME_TEXTS, num_threads=2) == wanted
+    flat, offsets = tokenizer.encode_batch_to_numpy(SOME_TEXTS, num_threads=2)
+    assert [flat[a:b].tolist() for a, b in itertools.pairwise(offsets)] == wanted
+    assert tokenizer.encode_file(file, tmp_path / "ids.bin") == len(ids)
+    assert np.fromfile(tmp_path / "ids.bin", np.uint16).tolist() == ids
+    for copied in (pickle.loads(pickle.dumps(tokenizer)), copy.deepcopy(tokenizer)):
+        assert copied.encode_batch(SOME_TEXTS) == wanted
+        assert copied._model.sha256 == tokenizer._model.sha256
+
+
+def test_stages_stay_until_a_pattern_takes_their_place(tmp_path: Path) -> None:
+    tokenizer = trained()
+    assert tokenizer.pattern == THREE[-1][0]
+    assert tokenizer.truncated(260).encode("1234") == [49, 50, 51, 52]
+    plain = trained()
+    plain.merges = tokenizer.merges
+    assert plain._model.stages == Stages(THREE)
+    assert plain._model.sha256 == tokenizer._model.sha256
+    with pytest.raises(ModelFileError, match="stages"):
+        tokenizer.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+    for name, value in [("pattern", r"(?s)."), ("compiled_pattern", regex.compile(r"(?s)."))]:
+        other = trained()
+        setattr(other, name, value)
+        assert other._model.stages is None
+        assert other.encode("ab") == [97, 98]
+        assert other._model.sha256 != tokenizer._model.sha256
+
+
+def test_one_stage_that_is_a_pattern_makes_a_plain_tokenizer() -> None:
+    tokenizer = RegexTokenizer(Stages([(GPT4_SPLIT_PATTERN, "all")]))
+    assert (tokenizer.pattern, tokenizer._model.stages) == (GPT4_SPLIT_PATTERN, None)
+
+
+def test_a_store_of_chunks_in_stages(tmp_path: Path) -> None:
+    stages = Stages(THREE)
+    wanted = chunks_of(SOME_TEXTS)
+    store = ChunkStore.from_iterator(SOME_TEXTS, stages, num_threads=2)
+    assert list(store) == list(wanted.items())
+    assert store.pattern == stages
+    store.save(tmp_path / "store")
+    with ChunkStore.open(tmp_path / "store") as opened:
+        assert list(opened) == list(store)
+        assert opened.pattern == stages
+        merged = ChunkStore.merge([opened, store])
+        assert list(merged) == [(chunk, 2 * count) for chunk, count in store]
+        tokenizer = RegexTokenizer(stages)
+        tokenizer.train_from_chunks(opened, 270)
+        assert tokenizer.merges == trained().merges
+        with pytest.raises(ChunkStoreError, match="pattern"):
+            RegexTokenizer().train_from_chunks(opened, 270)
+        with pytest.raises(ChunkStoreError, match="different patterns"):
+            ChunkStore.merge([opened, ChunkStore.from_iterator(SOME_TEXTS)])
+    done = CliRunner().invoke(command, ["info", "--json", str(tmp_path / "store")])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["pattern"] == [list(stage) for stage in THREE]
+    train = ["train", "--from-chunks", f"{tmp_path}/store", "-o", f"{tmp_path}/m", "--vocab-size", "270"]
+    done = CliRunner().invoke(command, train)
+    assert "stages" in done.output
+    assert not list(tmp_path.glob("m*"))
+
+
+@pytest.mark.parametrize("special_tokens", [(), ("ab",)])
+def test_files_in_stages(tmp_path: Path, special_tokens: tuple[str, ...]) -> None:
+    file, lines = tmp_path / "text.txt", tmp_path / "lines.jsonl"
+    file.write_text("\n".join(SOME_TEXTS), encoding="utf-8")
+    lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in SOME_TEXTS), encoding="utf-8")
+    for path, whole in [(file, ["\n".join(SOME_TEXTS)]), (lines, SOME_TEXTS)]:
+        stretches = [part for text in whole for part in (text.split("ab") if special_tokens else [text])]
+        store = ChunkStore.from_files(path, Stages(THREE), special_tokens=special_tokens, num_threads=2)
+        assert list(store) == list(chunks_of(stretches).items())

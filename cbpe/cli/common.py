@@ -18,6 +18,7 @@ from cbpe.formats import minbpe
 from cbpe.inputs import find_sources
 from cbpe.memory import parse_size
 from cbpe.patterns import NAMED_PATTERNS
+from cbpe.splitting import Stages
 
 # ---- where words go
 
@@ -182,7 +183,7 @@ def pattern_of(pattern: str | None, basic: bool) -> str | None:
     return pattern
 
 
-def name_of(pattern: str | None) -> str | None:
+def name_of(pattern: str | Stages | None) -> str | None:
     """The name of a split pattern that has one."""
     return next((name for name, named in NAMED_PATTERNS.items() if named == pattern), None)
 

@@ -12,6 +12,7 @@ import numpy as np
 from cbpe import ChunkStore, render_token
 from cbpe.cli.common import OUTPUT, Output, name_of, tokenizer_of
 from cbpe.encoding.files import read_index
+from cbpe.splitting import Stages
 from cbpe.training.store import MAGIC
 
 MOST = 20           # lines of text that a list takes: a corpus may have a million files
@@ -95,7 +96,7 @@ def of_store(path: str, top: int) -> dict[str, Any]:
         return {
             "kind": "chunk store",
             "file_bytes": os.path.getsize(path),
-            "pattern": store.pattern,
+            "pattern": store.pattern.stages if isinstance(store.pattern, Stages) else store.pattern,
             "pattern_name": name_of(store.pattern),
             "bytes": store.total_bytes,
             "chunks": int(counts.sum()),

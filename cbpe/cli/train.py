@@ -29,6 +29,7 @@ from cbpe.formats import minbpe
 from cbpe.native import check_room
 from cbpe.openai import OpenAITokenizer
 from cbpe.special import check_word
+from cbpe.splitting import Stages
 
 LEARNING = [
     click.Option(
@@ -155,6 +156,8 @@ def train(
     if from_chunks:
         store = ChunkStore.open(from_chunks)
         if not (pattern or basic or known):
+            if isinstance(store.pattern, Stages):
+                raise ValueError(f"{from_chunks}: split in stages, which a .model file cannot hold")
             split_pattern = store.pattern
     else:
         store = ChunkStore.from_files(corpus, pattern=split_pattern, progress=out.progress, **counting, **memory)

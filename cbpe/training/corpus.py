@@ -376,7 +376,7 @@ def _count_texts(
         begins, ends, places = begins[~too_long], ends[~too_long], places[~too_long]
     if separators is not None:
         begins, ends, places = separators.stretches(texts.data, begins, ends, places)
-    if splitter.compiled is None:
+    if splitter.kind not in ("regex", "stages"):
         counter.count_texts(texts.data, begins, ends, places)
         return
     for text, place in zip(Texts(texts.data, begins, ends, places, texts.stop).as_list(), places.tolist(), strict=True):

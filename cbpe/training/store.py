@@ -9,6 +9,7 @@ The file, all integers little-endian:
     8 bytes     b"CBPEchnk"
     u32, u32    version (1), length of the header
     header      JSON in UTF-8: pattern, unicode, sources, n_chunks, n_bytes; padded with spaces to a multiple of 8 bytes
+                (pattern is null, a string, or, of Stages, a list of pairs of strings)
     u64[n]      counts
     u64[n]      first places: source number << 40 | byte offset
     u64[n + 1]  offsets of the chunks in what follows
@@ -42,6 +43,7 @@ from cbpe.memory import parse_size, require, show_size
 from cbpe.patterns import GPT4_SPLIT_PATTERN
 from cbpe.progress import progress_bar
 from cbpe.splitting.split import UNICODE_EDITION, Splitter, splitter_for
+from cbpe.splitting.stages import Stages
 from cbpe.threads import GRACE, heeding_ctrl_c, thread_count
 from cbpe.training.chunks import ChunkCounter
 from cbpe.training.corpus import DocumentPart, Part, count_part, separators_of, source_parts, text_parts
@@ -74,15 +76,15 @@ class ChunkStore:
 
     store = ChunkStore.from_files("corpus.txt"); store.save("corpus.chunks"); ChunkStore.open("corpus.chunks")
 
-    len(store) is the number of distinct chunks, iterating gives (bytes, count). pattern: the split pattern, or None
-    where each text is one chunk (BasicTokenizer). total_bytes: the bytes of all chunks, duplicates included. A store
-    from open() is mapped: close() it, or use it in a with statement, to let go of the file at once. skipped: how many
-    documents counting left out under errors="skip"; it is not saved.
+    len(store) is the number of distinct chunks, iterating gives (bytes, count). pattern: the split pattern, Stages, or
+    None where each text is one chunk (BasicTokenizer). total_bytes: the bytes of all chunks, duplicates included. A
+    store from open() is mapped: close() it, or use it in a with statement, to let go of the file at once. skipped: how
+    many documents counting left out under errors="skip"; it is not saved.
     """
 
     def __init__(
         self,
-        pattern: str | None,
+        pattern: str | Stages | None,
         counts: NDArray[np.uint64],
         places: NDArray[np.uint64],
         offsets: NDArray[np.uint64],
@@ -126,8 +128,8 @@ class ChunkStore:
         folders, globs, "-" for standard input, URLs that fsspec knows; see find_sources. text_field: the member of a
         JSON object, or the column, that holds the text.
 
-        pattern: a split pattern, or None to take each text as one chunk. special_tokens are not counted, nor is any
-        part of them: the text on either side ends there. num_threads: None for all processors; threads change the
+        pattern: a split pattern, Stages, or None to take each text as one chunk. special_tokens are not counted, nor is
+        any part of them: the text on either side ends there. num_threads: None for all processors; threads change the
         time, never the result. progress: None shows a bar on a terminal only. shard (i, n): counts only the i-th of n
         shares of the corpus; merge() of all of them is the store of the whole.
 
@@ -237,7 +239,7 @@ class ChunkStore:
         cls,
         files: Sequence[IO[bytes]],
         sizes: Sequence[Size],
-        pattern: str | None,
+        pattern: str | Stages | None,
         *,
         sources: Sequence[str] | None = None,
         scratch_dir: StrPath | None = None,
@@ -254,7 +256,7 @@ class ChunkStore:
 
     @classmethod
     def _from_counters(
-        cls, pattern: str | None, sources: Sequence[str] | None, counted: Counters, limit: Limit | None
+        cls, pattern: str | Stages | None, sources: Sequence[str] | None, counted: Counters, limit: Limit | None
     ) -> ChunkStore:
         """What counters and their spills hold. In memory, if nothing was spilled yet and there is room for it."""
         counters, spills = counted
@@ -270,7 +272,7 @@ class ChunkStore:
     @classmethod
     def _from_sorted(
         cls,
-        pattern: str | None,
+        pattern: str | Stages | None,
         sources: Sequence[str] | None,
         parts: Iterable[Iterator[Piece]],
         size: Size,
@@ -398,7 +400,9 @@ class ChunkStore:
             header = json.loads(mapped[16:at].decode("utf-8", "surrogateescape"))
             pattern, sources = header["pattern"], header["sources"]
             size = Size(header["n_chunks"], header["n_bytes"])
-            sound = min(size) >= 0 and (pattern is None or isinstance(pattern, str))
+            if isinstance(pattern, list):
+                pattern = Stages(pattern)
+            sound = min(size) >= 0 and (pattern is None or isinstance(pattern, (str, Stages)))
         except (ValueError, KeyError, TypeError):
             sound = False
         if not sound:
@@ -424,11 +428,11 @@ class ChunkStore:
         return cls(pattern, counts, places, offsets, data, sources, mapped)
 
 
-def _start_of_file(pattern: str | None, sources: Sequence[str] | None, size: Size) -> bytes:
+def _start_of_file(pattern: str | Stages | None, sources: Sequence[str] | None, size: Size) -> bytes:
     """What stands before the arrays."""
     header = json.dumps(
         {
-            "pattern": pattern,
+            "pattern": pattern.stages if isinstance(pattern, Stages) else pattern,
             "unicode": UNICODE_EDITION,
             "sources": None if sources is None else list(sources),
             "n_chunks": size.n,
