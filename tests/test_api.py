@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import reference
 import regex
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import cbpe
@@ -99,7 +100,7 @@ def test_the_helper_functions_are_the_twins(ids, pair):
 
 
 @pytest.mark.parametrize("cls", [BasicTokenizer, RegexTokenizer])
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(text=st.text(alphabet="aab \n'sé1", max_size=60), num_merges=st.integers(0, 8), seed=st.integers())
 def test_training_and_encoding_are_the_twins(cls, text, num_merges, seed):
     expected, _ = reference.learn(text, num_merges, PATTERNS[cls])
@@ -419,7 +420,7 @@ def test_the_four_ways_to_allow_special_tokens():
     assert tokenizer.count("a<e>b", "all") == 3
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.text(alphabet="<ae> b", max_size=30),
     st.lists(st.sampled_from(["<a>", "<a>b", "a", "<", "<a", " ", "b <", ">>"]), unique=True, max_size=5),
@@ -662,7 +663,7 @@ def naive_bpe(ranks, token, max_rank):
         parts[i : i + 2] = [parts[i] + parts[i + 1]]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.sets(st.binary(min_size=2, max_size=4).map(lambda b: bytes(97 + x % 2 for x in b))), st.randoms())
 def test_bpe_is_the_naive_one(tokens, rng):
     ranks = {token: rank for rank, token in enumerate(rng.sample(sorted(tokens), len(tokens)), start=256)}

@@ -161,6 +161,7 @@ def test_c13_nul_is_a_byte_like_any_other(make, gpt4, tmp_path):
     assert gpt4.encode("a\0b") == [64, 188, 65]
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to a child there")
 def test_c19_an_interrupt_leaves_the_old_model(tmp_path):
     program = """

@@ -567,6 +567,7 @@ def test_decode_with_force_takes_ids_of_another_model(folder, mine):
 # ------------------------------------------------------------------------------------------ signals and pipes
 
 
+@pytest.mark.alone
 @posix_only
 @pytest.mark.parametrize(("which", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize(

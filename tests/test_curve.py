@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import reference
 import regex
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import cbpe
@@ -74,7 +75,7 @@ def test_the_curve_is_what_encoding_gives_at_every_size(make, specials):
         assert bytes_per_token == n_bytes / tokens
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.text(alphabet="ab c", max_size=60), max_size=6), st.integers(0, 30))
 def test_the_curve_is_the_reference_s(texts, num_merges):
     for make, pattern in ((BasicTokenizer, None), (RegexTokenizer, GPT4_SPLIT_PATTERN)):

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cbpe.encoding.decoder import Decoder
@@ -25,7 +26,7 @@ TOKENS = {**BYTES, 256: b"ab", 257: b"a" * 15, 258: b"b" * 16, 259: b"c" * 17, 2
 DECODER = Decoder(TOKENS)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.dictionaries(
         st.integers(0, 3000) | st.integers(0, LARGEST_ID), st.binary(max_size=40), min_size=1, max_size=60

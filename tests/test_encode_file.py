@@ -239,6 +239,7 @@ def test_a_failure_leaves_what_was_there(tmp_path):
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent as POSIX does")
 @pytest.mark.parametrize("pattern", ["cbpe.GPT4_SPLIT_PATTERN", "r'\\w+|\\s'"])
 def test_ctrl_c_is_heard_and_leaves_nothing_C19(tmp_path, pattern):

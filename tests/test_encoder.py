@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
-from hypothesis import example, given, settings
+from budget import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cbpe.encoding.encoder import Encoder
@@ -44,13 +45,13 @@ short_chunks = st.text(alphabet="abc", max_size=32).map(str.encode)
 long_chunks = st.lists(st.sampled_from([b"a", b"b", b"c", b"ab", b"aaaa"]), min_size=33, max_size=120).map(b"".join)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(trained | hand_made, short_chunks | long_chunks)
 def test_any_model_encodes_any_chunk_as_the_reference_does(merges: dict[tuple[int, int], int], chunk: bytes) -> None:
     assert make_encoder(merges).encode_chunk(chunk) == reference.encode_chunk(chunk, merges)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(hand_made, st.lists(st.sampled_from([97, 98, 99]), min_size=20, max_size=50), st.permutations(range(256)))
 def test_bytes_may_have_any_ids(merges: dict[tuple[int, int], int], ids: list[int], byte_ids: list[int]) -> None:
     chunk = bytes(byte_ids.index(i) for i in ids)
@@ -155,7 +156,7 @@ def test_c25_twice_the_bytes_take_about_twice_the_steps(model: str, merges: dict
 # ---- texts
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(trained | hand_made, st.text(alphabet="ab c\n1é漢'", max_size=120))
 @example({}, "")
 def test_texts_are_split_and_encoded_as_the_reference_does(merges: dict[tuple[int, int], int], text: str) -> None:

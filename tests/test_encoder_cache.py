@@ -13,7 +13,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cbpe.encoding.encoder import Encoder
@@ -104,7 +105,7 @@ hand_made = st.dictionaries(
 ascending = st.builds(lambda seed, n: trained_merges(seed, "abc", n), st.integers(0, 50), st.integers(0, 40))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(hand_made | ascending, st.lists(st.text(alphabet="abc", min_size=1, max_size=40), min_size=1, max_size=40))
 def test_any_model_with_a_cache_that_forgets(merges: Merges, parts: list[str]) -> None:
     encoder = make_encoder(merges, SMALLEST)
@@ -115,7 +116,7 @@ def test_any_model_with_a_cache_that_forgets(merges: Merges, parts: list[str]) -
     assert encoder.encode(text.encode(), splitter) == right
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(ascending, st.lists(st.text(alphabet="abcd", min_size=1, max_size=64), min_size=1, max_size=40))
 def test_chunks_merged_side_by_side_do_not_mix(merges: Merges, parts: list[str]) -> None:
     kept = "".join(parts).encode()
@@ -124,7 +125,7 @@ def test_chunks_merged_side_by_side_do_not_mix(merges: Merges, parts: list[str])
     assert make_encoder(merges)._encode_chunks(kept, ends).tolist() == right
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, 10**9), st.integers(1, 4), st.booleans())
 def test_tokens_that_are_found_whole_are_proved(seed: int, n_letters: int, known_parts: bool) -> None:
     """Every token's bytes as a chunk, of models whose ids ascend and whose merges need not be reachable."""

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from budget import thorough
 
 from cbpe import ChunkStore
 
@@ -28,6 +29,7 @@ def write_file(path: Path) -> tuple[int, list[bytes]]:
     return n_blocks, fillers
 
 
+@thorough
 def test_c08_a_file_beyond_five_gigabytes(tmp_path: Path) -> None:
     if shutil.disk_usage(tmp_path).free < 2 * SIZE:
         pytest.skip("too little room on the disk")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import regex
+from budget import thorough
 
 from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
 from cbpe.splitting import split
@@ -135,6 +136,7 @@ def code_points_in_context() -> list[str]:
     ]
 
 
+@thorough
 @both
 def test_every_code_point_in_several_neighbourhoods(kind: str) -> None:
     for text in code_points_in_context():
@@ -149,6 +151,7 @@ def strings(alphabet: str, longest: int) -> Iterator[str]:
             yield "".join(letters)
 
 
+@thorough
 @both
 @pytest.mark.parametrize("around", ["x", " ", "\n", "."])
 @pytest.mark.parametrize(("alphabet", "longest"), [("' \n1as.", 4), ("'sl\u017f\u3000é\xa0١\u0301\r", 3)])
@@ -163,6 +166,7 @@ def test_every_short_string_over_the_border(kind: str, around: str, alphabet: st
         check(kind, isa, text, simple_ends(kind, text))
 
 
+@thorough
 @both
 def test_every_short_string_at_the_end(kind: str) -> None:
     rng = random.Random(7)

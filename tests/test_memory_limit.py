@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from budget import limits_memory
 from peak import PEAK_MEMORY, needs_peak_memory
 
 from cbpe import BasicTokenizer, RegexTokenizer, memory
@@ -448,6 +449,7 @@ def test_the_peak_of_counting_honours_the_limit(tmp_path):
 
 
 @LINUX
+@limits_memory
 def test_the_need_is_told_before_memory_runs_out(tmp_path):
     words_file(tmp_path / "corpus.txt", 6_000_000)
     script = """

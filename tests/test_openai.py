@@ -24,7 +24,8 @@ import pytest
 import tiktoken
 import tiktoken.model
 import tiktoken_ext.openai_public as published
-from hypothesis import given, settings
+from budget import examples, thorough
+from hypothesis import given
 from hypothesis import strategies as st
 
 import cbpe
@@ -145,6 +146,7 @@ def test_sources_of_the_standard_library(name: str) -> None:
     assert total > 500_000
 
 
+@thorough
 @each_pattern
 def test_every_code_point_on_which_the_editions_agree(name: str) -> None:
     lines = [agreed()[i : i + 100] for i in range(0, len(agreed()), 100)]      # long chunks make tiktoken slow
@@ -153,6 +155,7 @@ def test_every_code_point_on_which_the_editions_agree(name: str) -> None:
     check(name, "".join(f"a{x}b {x} 1{x}2 .{x}. '{x}\n{x}A{x}" for x in known))
 
 
+@thorough
 @each_pattern
 def test_every_short_string_of_troublemakers(name: str) -> None:
     for text in strings(" \n\r'sAa1./\u3000", 4):
@@ -176,7 +179,7 @@ def test_every_very_short_string_of_troublemakers(name: str) -> None:
 
 @each
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_random_strings(name: str, data: st.DataObject) -> None:
     trouble = st.sampled_from("''  \n\r\t1sltrevdmLSEA.,/\u017f\u3000é\u0301一")
     character = st.one_of(trouble, st.integers(0, len(agreed()) - 1).map(agreed().__getitem__))

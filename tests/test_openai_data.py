@@ -17,7 +17,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 import tiktoken
-from hypothesis import given, settings
+from budget import examples, thorough
+from hypothesis import given
 from hypothesis import strategies as st
 from tiktoken.load import data_gym_to_mergeable_bpe_ranks
 
@@ -213,6 +214,7 @@ def peer() -> tiktoken.Encoding:
     return tiktoken.Encoding("cl100k", pat_str=GPT4_SPLIT_PATTERN, mergeable_ranks=ranks, special_tokens={})
 
 
+@thorough
 def test_all_code_points_encode_as_tiktoken_encodes_them(peer: tiktoken.Encoding) -> None:
     """Each chunk by itself, as cbpe splits: the engines' editions of Unicode may differ, the merges may not."""
     points = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
@@ -223,7 +225,7 @@ def test_all_code_points_encode_as_tiktoken_encodes_them(peer: tiktoken.Encoding
         assert [i for chunk in dict.fromkeys(chunks) for i in encoder("cl100k").encode_chunk(chunk)] == right
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(data=st.data())
 def test_random_strings_encode_as_tiktoken_encodes_them(peer: tiktoken.Encoding, data: st.DataObject) -> None:
     text = data.draw(st.text(alphabet="aeinorst ETA'\n\t.,10é漢🎉_=", max_size=400))

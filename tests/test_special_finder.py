@@ -7,7 +7,8 @@ import pickle
 import re
 
 import pytest
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cbpe import RegexTokenizer
@@ -32,7 +33,7 @@ few = st.lists(st.text("ab", min_size=1, max_size=5), min_size=1, max_size=12, u
 nasty = st.lists(st.text("a<|\\.*[\n\0é猫", min_size=1, max_size=4), min_size=1, max_size=12, unique=True)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(st.one_of(few, nasty), st.text("ab<|\\.*[\n\0é猫", max_size=60))
 def test_finds_what_the_alternation_finds(words: list[str], text: str) -> None:
     ids = {word.encode(): number for number, word in enumerate(words, start=300)}

@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cbpe import BasicTokenizer, GPT4Tokenizer, RegexTokenizer, StreamDecoder, UnknownIdError
@@ -15,7 +16,7 @@ from cbpe import BasicTokenizer, GPT4Tokenizer, RegexTokenizer, StreamDecoder, U
 nasty = st.lists(st.sampled_from(bytes.fromhex("41 80 A0 BD BF C0 C2 E0 E2 82 AC ED F0 9F 98 F4 FF")), max_size=12)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(nasty, st.lists(st.integers(0, 12), max_size=5))
 def test_pieces_end_to_end_are_decode_C44(ids: list[int], cuts: list[int]) -> None:
     tokenizer = BasicTokenizer()
@@ -27,7 +28,7 @@ def test_pieces_end_to_end_are_decode_C44(ids: list[int], cuts: list[int]) -> No
     assert "".join(map(stream.feed, pieces)) + stream.flush() == tokenizer.decode(ids)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.text("aé猫👍🏽 न\n1"))
 def test_text_is_given_out_a_character_at_a_time(text: str) -> None:
     tokenizer = GPT4Tokenizer()

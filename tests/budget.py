@@ -1,0 +1,30 @@
+"""How long the tests may take: how many random examples a property gets, and which tests a short run leaves out.
+
+CBPE_TESTS=short is for the suite's second and third run: with another Python, or with the C code under watch. Random
+tests then get a tenth of their examples, and those marked thorough are left out: they go through all code points, or
+all short strings, and what the C code makes of those does not depend on the Python around it.
+CBPE_SANITIZE, as setup.py has it, says that the modules were built so: a sanitizer takes terabytes of address space and
+several times the memory, so tests that limit or measure memory cannot run.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+SHORT = os.environ.get("CBPE_TESTS") == "short"
+SANITIZED = bool(os.environ.get("CBPE_SANITIZE"))
+
+thorough = pytest.mark.skipif(SHORT, reason="left out of short runs")
+limits_memory = pytest.mark.skipif(SANITIZED, reason="memory is not what it is without a sanitizer")
+
+
+def examples(n: int) -> settings:
+    """The decorator of a property that is tried with n random examples, and a tenth of them in a short run."""
+    return settings(max_examples=max(n // 10, 5) if SHORT else n, deadline=None)
+
+
+settings.register_profile("cbpe", examples(100))        # for properties without that decorator
+settings.load_profile("cbpe")
