@@ -3,10 +3,10 @@
 Every cbpe/**/*.pyx becomes one extension module. No module needs numpy's headers: arrays cross the border as buffers.
 Cython's own code for typed memoryviews is compiled once, as cbpe._cython, and not once a module: half the build's time.
 
-Three environment variables build for other ends than speed, each into modules that no other build's are taken for:
+Three environment variables build for other ends than speed; scripts/test.sh tests what the first two build:
 CBPE_DEBUG=1 checks bounds, overflow and initialisation, and does not optimise.
-CBPE_SANITIZE=address,undefined has gcc or clang watch the C code for what is named; scripts/sanitize.sh runs the tests so.
-CBPE_COVERAGE=1 counts the lines of Cython that run; scripts/coverage.sh does the counting.
+CBPE_SANITIZE=address,undefined has gcc watch the C code for faults of these kinds while it runs.
+CBPE_COVERAGE=1 lets scripts/coverage.sh count the lines of Cython that run.
 """
 
 import os

@@ -1,4 +1,4 @@
-# Sourced by demo.sh and test.sh: a virtual environment that holds this checkout's package, built and installed as a user would.
+# Sourced by demo.sh, test.sh and others: a virtual environment that holds this checkout's package, built and installed as a user would.
 #
 #     make_environment .venv-test ".[test]"     # then $env_bin/python has cbpe and its test extra
 #
@@ -65,4 +65,17 @@ make_environment() {
     say "building cbpe and installing it into $dir"
     rm -rf build/lib*      # setuptools would pack modules that the checkout no longer has
     "$env_bin/python" -m pip install --quiet --disable-pip-version-check "$requirement"
+}
+
+# watch COMMAND...: runs it with gcc's sanitizers at work in modules that were built with CBPE_SANITIZE. The first fault
+# ends the process that makes it. Python's own allocator would hide where objects end, and what Python still holds at its
+# end is no leak; libstdc++ must be there before the sanitizer, which wants to see the exceptions of other packages.
+watch() {
+    local library preload=""
+    for library in libasan.so libubsan.so libstdc++.so.6; do
+        preload+=${preload:+:}$("${CC:-gcc}" -print-file-name="$library")
+    done
+    env LD_PRELOAD="$preload" PYTHONMALLOC=malloc \
+        ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+        UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "$@"
 }
