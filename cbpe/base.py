@@ -199,6 +199,7 @@ class Tokenizer:
         # replaced behind the model: where that fails, the old model keeps its own
         with atomic_write(minbpe.check_prefix(file_prefix) + statistics.SUFFIX) as file:
             file.write(statistics.text(model.statistics, model.pairs, model.pattern).encode())
+            file.flush()        # a full disk is met before anything is replaced
             minbpe.save(file_prefix, content, vocab)
 
     def _model_text(self, model: Model) -> str:

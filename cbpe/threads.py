@@ -39,25 +39,30 @@ def heeding_ctrl_c(call: Callable[..., Result], *args: object) -> Result:
     """
     if current_thread() is not main_thread():
         return call(*args)          # only the main thread hears of signals
-    outcome: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(call(*args))
-        except BaseException as fault:
-            outcome.set_exception(fault)
-
-    Thread(target=run, daemon=True).start()
-    return _awaited(outcome)
+    waiting: deque[Future[Result]] = deque([Future()])
+    Thread(target=_run, args=(waiting[0], call, *args), daemon=True).start()
+    return _awaited(waiting)
 
 
-def _awaited(outcome: Future[Result]) -> Result:
-    """The outcome's result. Looks up now and then: the system may give a signal to a thread that works, and then a wait
-    without end would not hear of it.
+def _run(outcome: Future[Result], call: Callable[..., Result], *args: object) -> None:
+    try:
+        outcome.set_result(call(*args))
+    except BaseException as fault:
+        outcome.set_exception(fault)
+    finally:
+        del outcome     # see _awaited
+
+
+def _awaited(waiting: deque[Future[Result]]) -> Result:
+    """The result of the first outcome, which is taken away. Looks up now and then: the system may give a signal to a
+    thread that works, and then a wait without end would not hear of it.
+
+    A frame that held the outcome would be in the traceback of what it raises, which the outcome holds: such a ring
+    keeps files open, and memory, until the next garbage collection.
     """
-    while not outcome.done():
-        wait([outcome], timeout=LOOK_UP)
-    return outcome.result()
+    while not waiting[0].done():
+        wait([waiting[0]], timeout=LOOK_UP)
+    return waiting.popleft().result()
 
 
 def _until_fault(items: Iterable[Item], faults: list[Exception]) -> Iterator[Item]:
@@ -97,12 +102,13 @@ def in_order(
             thread.start()
         for item in _until_fault(items, faults):
             if len(waiting) == 2 * num_threads:
-                yield _awaited(waiting.popleft())
+                yield _awaited(waiting)
             future: Future[Result] = Future()
             waiting.append(future)
             queue.put((future, item))
+            del future      # see _awaited
         while waiting:
-            yield _awaited(waiting.popleft())
+            yield _awaited(waiting)
         if faults:
             raise faults.pop()
     finally:

@@ -125,6 +125,11 @@ def encode_files(
             known["document_offsets"] = np.concatenate(ends).tolist()
         # a path is bytes to the system: those that are not UTF-8 come as lone surrogates, and are written escaped
         index_file.write(json.dumps(known, indent=1).encode() + b"\n")
+        # a full disk is met before anything is replaced; and ids never stand beside what is said of older ones
+        ids_file.flush()
+        index_file.flush()
+        if os.path.isfile(f"{out_name}.idx.json"):
+            os.unlink(f"{out_name}.idx.json")
     faults.warn(stacklevel=3)
     return count
 

@@ -45,6 +45,7 @@ def save(file_prefix: str | os.PathLike[str], model: str, vocab: str) -> None:
     # the .model file, from which all can be made again, is replaced last
     with atomic_write(prefix + ".model") as model_file, atomic_write(prefix + ".vocab") as vocab_file:
         model_file.write(model.encode())
+        model_file.flush()      # a full disk is met before anything is replaced
         vocab_file.write(vocab.encode())
 
 

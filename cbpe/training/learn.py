@@ -62,6 +62,7 @@ def learn_merges(
     in scratch_dir. Raises CorpusTooLargeError, MemoryError, OSError, KeyboardInterrupt.
     """
     known = Known() if known is None else known
+    store.check_file()
     data = store.data if known.byte_ids is None else np.frombuffer(known.byte_ids, np.uint8)[store.data]
     limit = parse_size(memory_limit)
     workspace = Workspace(limit is not None and _foreseen(store) > limit, scratch_dir)

@@ -211,6 +211,8 @@ class ChunkStore:
         stores = list(stores)
         if not stores:
             raise ChunkStoreError("no stores to merge")
+        for store in stores:
+            store.check_file()
         first = stores[0]
         begins = [int(store.places[0]) for store in stores if len(store)]
         shards = (
@@ -308,6 +310,7 @@ class ChunkStore:
         min_count = operator.index(min_count)
         if min_count < 1:
             raise ValueError(f"min_count must be at least 1: {min_count}")
+        self.check_file()
         kept = self.counts >= min_count
         lengths = np.diff(self.offsets)
         offsets = np.zeros(int(np.count_nonzero(kept)) + 1, np.uint64)
@@ -320,9 +323,11 @@ class ChunkStore:
     def blocks(self, n: int = BLOCK) -> Iterator[Counted]:
         """The arrays in slices of n chunks: counts, places, offsets of one more, which are into data, and data, whole.
 
-        What was read of a mapped store does not count as the process's memory after the block.
+        What was read of a mapped store does not count as the process's memory after the block. Raises ChunkStoreError
+        as check_file does.
         """
         for start in range(0, len(self), n):
+            self.check_file()
             stop = start + n
             yield self.counts[start:stop], self.places[start:stop], self.offsets[start : stop + 1], self.data
             _release(self._map)
@@ -331,8 +336,22 @@ class ChunkStore:
         return len(self.counts)
 
     def __iter__(self) -> Iterator[tuple[bytes, int]]:
-        for start, stop, count in zip(self.offsets[:-1], self.offsets[1:], self.counts, strict=True):
-            yield self.data[int(start) : int(stop)].tobytes(), int(count)
+        for counts, _, offsets, data in self.blocks(1 << 10):
+            for count, (start, stop) in zip(counts.tolist(), itertools.pairwise(offsets.tolist()), strict=True):
+                yield data[start:stop].tobytes(), count
+
+    def check_file(self) -> None:
+        """Raises ChunkStoreError if the file that the store is mapped from has become shorter.
+
+        To read what is not there any more would end the process (SIGBUS). Everything here looks before it reads, which
+        leaves a moment in which another program may still cut the file off; whoever reads the arrays may look too. A
+        file that another one replaces, as save() does it, stays mapped as it was.
+        """
+        if self._map is not None and self._map.size() < len(self._map):
+            raise ChunkStoreError(
+                f"the chunk store's file has become shorter while it was mapped: {self._map.size():,} bytes of "
+                f"{len(self._map):,} are left; write to another file, or let save() replace it"
+            )
 
     def __repr__(self) -> str:
         return f"<ChunkStore: {len(self):,} distinct chunks, {self.total_bytes:,} bytes in all>"
@@ -351,6 +370,7 @@ class ChunkStore:
         self._map = None
 
     def __getstate__(self) -> dict[str, Any]:
+        self.check_file()
         return self.__dict__ | {"_map": None}       # a copy, or a pickle, holds the arrays
 
     # ---- files
@@ -369,6 +389,7 @@ class ChunkStore:
         sections: Iterable[Any] = itertools.chain([start], words, data, [bytes(-len(self.data) % 8)])
         checksum = 0
         for section in sections:        # all are buffers, though numpy's stubs do not say so
+            self.check_file()
             checksum = zlib.crc32(section, checksum)
             file.write(section)
             _release(self._map)
@@ -412,6 +433,8 @@ class ChunkStore:
             raise ChunkStoreError(f"{name}: damaged: {len(mapped):,} bytes long, but its header says {expected:,}")
         checksum = 0
         for start in range(0, expected - 8, 8 * BLOCK):
+            if mapped.size() < expected:
+                raise ChunkStoreError(f"{name}: became shorter while it was read")
             with memoryview(mapped) as view, view[start : min(start + 8 * BLOCK, expected - 8)] as block:
                 checksum = zlib.crc32(block, checksum)
             _release(mapped)
