@@ -10,6 +10,8 @@ import subprocess
 import sys
 import textwrap
 import threading
+import traceback
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -19,7 +21,7 @@ import reference
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbpe.errors import ChunkStoreError, CorpusDecodeError
+from cbpe.errors import ChunkStoreError, CorpusDecodeError, CorpusTooLargeError
 from cbpe.inputs import find_sources
 from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
 from cbpe.splitting.split import splitter_for
@@ -402,3 +404,26 @@ def test_places_number_every_byte(tmp_path):
     store = ChunkStore.from_files(paths)
     assert store.places.tolist() == [0, 1, (1 << 40) + 1]
     assert np.array_equal(store.counts, [2, 1, 1])
+
+
+def test_a_fault_holds_no_arrays_of_a_map_that_is_closed(tmp_path):
+    # a debugger that shows a traceback's variables would read memory that is not there any more
+    path = tmp_path / "store"
+    ChunkStore.from_iterator(["ab"], pattern=None).save(path)
+    data = bytearray(path.read_bytes())
+    begin = len(data) - 32
+    assert data[begin : begin + 18] == bytes(8) + (2).to_bytes(8, "little") + b"ab"     # the only chunk's offsets
+    data[begin] = 2
+    path.write_bytes(data[:-8] + zlib.crc32(data[:-8]).to_bytes(8, "little"))
+    with pytest.raises(ChunkStoreError, match="do not lie end to end") as fault:
+        ChunkStore.open(path)
+    frames = [frame for frame, _ in traceback.walk_tb(fault.value.__traceback__)]
+    assert not [value for frame in frames[1:] for value in frame.f_locals.values() if isinstance(value, np.ndarray)]
+
+
+def test_counts_beyond_64_bits_do_not_begin_at_0_again():
+    one = ChunkStore(None, *(np.array(numbers, np.uint64) for numbers in ([1 << 62], [0], [0, 1])),
+                     np.frombuffer(b"a", np.uint8))
+    assert one.total_bytes == 1 << 62
+    with pytest.raises(CorpusTooLargeError, match=r"2\*\*63 bytes"):
+        ChunkStore.merge([one] * 5)

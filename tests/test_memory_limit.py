@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -301,6 +302,42 @@ def test_counts_that_cannot_be_summed_are_refused_after_merging():
 
 
 # ---- training
+
+
+def piece_bytes(counts, lengths, data, part=0, bits=1):
+    file = io.BytesIO()
+    places = np.arange(len(counts), dtype=np.uint64)
+    arrays = np.array(counts, np.uint64), places, np.array(lengths, np.uint32), np.frombuffer(data, np.uint8)
+    spill.write_piece(file, Piece(*arrays), part, bits)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (piece_bytes([1, 0], [1, 1], b"ab"), "end to end"),             # a count of 0 is that of an empty slot
+        (piece_bytes([1, 1], [2, 0], b"ab"), "end to end"),
+        (piece_bytes([1, 1], [1, 1], b"ab", 2, 1), "no such part"),
+        (piece_bytes([1, 1], [1, 1], b"ab", 0, 2**32 - 1), "no such part"),
+        (piece_bytes([1 << 62] * 2, [1, 1], b"ab"), "2\\*\\*63 bytes"),
+        (piece_bytes([1 << 62], [1], b"a") * 5, "2\\*\\*63 bytes"),     # which in 64 bits is 2**62 again
+    ],
+)
+def test_pieces_that_cannot_be_are_refused(data, reason):
+    with pytest.raises((ChunkStoreError, CorpusTooLargeError), match=reason):
+        spill.merge_part([io.BytesIO(data)], io.BytesIO(), Size(10, 10), 0, 2)
+
+
+def test_a_piece_that_claims_to_be_large_is_read_in_portions():
+    class Portions(io.BytesIO):
+        def read(self, n=-1):
+            assert 0 <= n <= 1 << 26
+            return super().read(n)
+
+    header = spill.HEADER.pack(spill.MAGIC, spill.VERSION, 0, spill.hash_id(), 0, 1, 2**40, 2**50)
+    data = header + zlib.crc32(header).to_bytes(8, "little") + b"little"
+    with pytest.raises(ChunkStoreError, match="too short"):
+        spill.read_piece(Portions(data))
 
 
 @pytest.mark.parametrize("segment", [1 << 16, 1 << 26])

@@ -50,6 +50,7 @@ VERSION = 1
 HEADER = struct.Struct("<8sIIQIIQQ")
 PART_BITS = 10                      # scratch files have 2**10 parts, of which some are merged at a time: 10 at most
 CHUNKS_AT_ONCE = 1 << 18            # of a store that is taken apart
+READ_AT_ONCE = 1 << 26              # bytes
 
 
 class Piece(NamedTuple):
@@ -113,7 +114,9 @@ def read_piece(file: IO[bytes]) -> tuple[Piece, int, int] | None:
         raise ChunkStoreError(f"a piece of a chunk store of version {version}; this cbpe reads version {VERSION}")
     if zlib.crc32(header) != header_checksum:
         raise ChunkStoreError("a damaged piece of a chunk store: the checksum of its header does not match")
-    body = file.read(20 * n + n_bytes)
+    if bits > PART_BITS or part >> bits:
+        raise ChunkStoreError("a damaged piece of a chunk store: there is no such part")
+    body = _read(file, 20 * n + n_bytes)
     if len(body) < 20 * n + n_bytes or zlib.crc32(body) != checksum:
         raise ChunkStoreError("a damaged piece of a chunk store: it is too short, or the checksum does not match")
     if hashed != hash_id():
@@ -124,9 +127,18 @@ def read_piece(file: IO[bytes]) -> tuple[Piece, int, int] | None:
         np.frombuffer(body, "<u4", n, 16 * n).astype(np.uint32, copy=False),
         np.frombuffer(body, np.uint8, n_bytes, 20 * n),
     )
-    if int(piece.lengths.sum(dtype=np.uint64)) != n_bytes:
+    if int(piece.lengths.sum(dtype=np.uint64)) != n_bytes or not (piece.lengths.all() and piece.counts.all()):
         raise ChunkStoreError("a damaged piece of a chunk store: its chunks do not lie end to end")
     return piece, part, bits
+
+
+def _read(file: IO[bytes], n: int) -> bytes:
+    """The next n bytes, or as many as there are. Memory is taken for what the file holds, not for what is asked for."""
+    blocks = []
+    while n and (block := file.read(min(n, READ_AT_ONCE))):
+        blocks.append(block)
+        n -= len(block)
+    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
 
 def pieces_of(files: Iterable[IO[bytes]], part: int, bits: int) -> Iterator[Piece]:
@@ -256,7 +268,10 @@ def merge_pieces(pieces: Iterable[Piece], most: Size, part: int, bits: int, out:
     """
     require(merge_need(most), f"merging counts needs {{needed}} for {most.n:,} chunks of one part")
     counter = ChunkCounter(None, bits, most.n)
+    total = 0
     for piece in pieces:
+        total += sum_bytes([(piece.counts, piece.lengths)])
+        check_total(total)          # beyond it a count might begin at 0 again
         counter.add_counted(piece.counts, piece.places, piece.offsets, piece.data, 0)
     order = heeding_ctrl_c(in_order_of_places, [counter], len(counter), counter.bits)
     at = 0
@@ -328,10 +343,16 @@ def sum_bytes(blocks: Iterable[tuple[NDArray[np.uint64], NDArray[Any]]]) -> int:
     total = 0
     for counts, lengths in blocks:
         about = total + float(np.multiply(counts, lengths, dtype=np.float64).sum())
-        total += int(np.multiply(counts, lengths, dtype=np.uint64).sum()) if about < 2.0**63 else 0
-        if about >= 2.0**63 or total >= 1 << 63:
-            raise CorpusTooLargeError("the counts add up to 2**63 bytes or more, and cannot be summed in 64 bits")
+        check_total(1 << 63 if about >= 2.0**63 else 0)
+        total += int(np.multiply(counts, lengths, dtype=np.uint64).sum())
+        check_total(total)
     return total
+
+
+def check_total(total: int) -> None:
+    """Raises CorpusTooLargeError if that is too many bytes, duplicates included, to be counted in 63 bits."""
+    if total >= 1 << 63:
+        raise CorpusTooLargeError("the counts add up to 2**63 bytes or more, and cannot be summed in 64 bits")
 
 
 def write_in_order(parts: Iterable[Iterator[Piece]], size: Size, file: IO[bytes], at: int) -> None:

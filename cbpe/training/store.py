@@ -52,6 +52,7 @@ from cbpe.training.spill import (
     Piece,
     Size,
     Spill,
+    check_total,
     merged,
     pieces_of,
     sum_bytes,
@@ -213,6 +214,7 @@ class ChunkStore:
             raise ChunkStoreError("no stores to merge")
         for store in stores:
             store.check_file()
+        check_total(sum(store.total_bytes for store in stores))
         first = stores[0]
         begins = [int(store.places[0]) for store in stores if len(store)]
         shards = (
@@ -397,7 +399,9 @@ class ChunkStore:
 
     @classmethod
     def open(cls, path: StrPath) -> ChunkStore:
-        """Maps a store that save() wrote. Raises OSError, ChunkStoreError for what is foreign, newer or damaged."""
+        """Maps a store that save() wrote. Raises OSError, ChunkStoreError for what is foreign, newer or damaged,
+        CorpusTooLargeError for one of 2**63 bytes or more, duplicates included.
+        """
         name = os.fspath(path)
         with open(name, "rb") as file:
             if os.fstat(file.fileno()).st_size < 16:
@@ -423,8 +427,10 @@ class ChunkStore:
             size = Size(header["n_chunks"], header["n_bytes"])
             if isinstance(pattern, list):
                 pattern = Stages(pattern)
-            sound = min(size) >= 0 and (pattern is None or isinstance(pattern, (str, Stages)))
-        except (ValueError, KeyError, TypeError):
+            sound = all(type(number) is int and number >= 0 for number in size)
+            sound = sound and (pattern is None or isinstance(pattern, (str, Stages)))
+            sound = sound and (sources is None or all(isinstance(name, str) for name in [*sources]))
+        except (ValueError, KeyError, TypeError, RecursionError):
             sound = False
         if not sound:
             raise ChunkStoreError(f"{name}: damaged: the header cannot be read")
@@ -443,10 +449,13 @@ class ChunkStore:
         counts, places, offsets, data = _arrays(mapped, at, size)
         sound = offsets[0] == 0 and offsets[-1] == size.n_bytes
         for start in range(0, size.n, BLOCK):
-            ends = offsets[start : start + BLOCK + 1]
-            sound = sound and bool((ends[1:] > ends[:-1]).all() and counts[start : start + BLOCK].all())
+            stop = start + BLOCK
+            sound = sound and bool((offsets[start + 1 : stop + 1] > offsets[start:stop][: size.n - start]).all())
+            sound = sound and bool(counts[start:stop].all())
             _release(mapped)
         if not sound:
+            # whoever looks at the traceback's variables must not find arrays in what is unmapped then
+            del counts, places, offsets, data
             raise ChunkStoreError(f"{name}: damaged: its chunks do not lie end to end")
         return cls(pattern, counts, places, offsets, data, sources, mapped)
 
