@@ -30,6 +30,10 @@ class ModelFileError(ValueError, AssertionError):
     """A model file that is damaged, foreign, or of another kind of tokenizer; or a model its format cannot hold."""
 
 
+class ExportError(ValueError):
+    """A tokenizer that another library's format cannot hold, or that would encode differently there."""
+
+
 class NoStatisticsError(ValueError):
     """A question about the training of a tokenizer that has no statistics of one."""
 
