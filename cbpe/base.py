@@ -209,6 +209,7 @@ class Tokenizer:
             "the order of the bytes": model.has_byte_order,
             "the chunks that have an id as a whole": bool(model.whole),
             "all stages but one of how texts are split": model.stages is not None,
+            "what is done to texts before": model.preparation is not None,
         }
         if any(lost.values()):
             what = " and ".join(name for name, is_lost in lost.items() if is_lost)

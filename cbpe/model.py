@@ -35,6 +35,7 @@ from cbpe.encoding.decoder import Decoder, add_merged
 from cbpe.encoding.encoder import Encoder
 from cbpe.encoding.finder import SpecialFinder
 from cbpe.errors import UnknownIdError
+from cbpe.preparation import Preparation, PreparedCutter, Rules
 from cbpe.special import MAX_ID, Cutter, check_special_tokens
 from cbpe.splitting.split import Splitter, splitter_for
 from cbpe.splitting.stages import Stages
@@ -81,7 +82,7 @@ class Model:
     later. assigned: what a program put in place of what follows from the rest: merges, vocab, compiled_pattern,
     inverse_special_tokens, byte_shuffle. statistics: what training recorded of these merges, if that is known. stages:
     what splits texts in place of the pattern, which is then the last stage's, for people to see; a pattern that is
-    assigned takes their place.
+    assigned takes their place. preparation: what is done to texts before they are split, None if that is nothing.
     """
 
     pairs: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty((0, 2), np.uint32))
@@ -97,6 +98,7 @@ class Model:
     assigned: Mapping[str, Any] = field(default_factory=dict)
     statistics: Statistics | None = None
     stages: Stages | None = None
+    preparation: Preparation | None = None
 
     # ---- other models made of this one
 
@@ -110,7 +112,15 @@ class Model:
     def without_merges(self) -> Model:
         """This model as training begins with it, whatever file it came from: each byte is its own id."""
         assigned = {name: value for name, value in self.assigned.items() if name != "byte_shuffle"}
-        bare = replace(self, byte_ids=None, numbers=None, whole={}, mends_surrogates=False, assigned=assigned)
+        bare = replace(
+            self,
+            byte_ids=None,
+            numbers=None,
+            whole={},
+            mends_surrogates=False,
+            preparation=None,
+            assigned=assigned,
+        )
         return bare.trained(np.empty((0, 2), np.uint32))
 
     def truncated(self, vocab_size: int) -> Model:
@@ -243,7 +253,7 @@ class Model:
         return pairs
 
     def is_taken(self, number: int) -> bool:
-        """Whether an id is a byte's or a merge's, or that of a whole chunk."""
+        """Whether an id is a byte's or a merge's, or that of a whole chunk or an added token that is not special."""
         if number in self._own_ids:
             return True
         if self.numbers is not None:
@@ -264,13 +274,14 @@ class Model:
 
     @lazy
     def max_id(self) -> int:
-        """The highest id of a byte, a merge, a whole chunk or a special token."""
+        """The highest id of a byte, a merge, a whole chunk, a special token or another one that decodes."""
         merged: Iterable[int] = ()
         if "merges" in self.assigned:
             merged = (255, *self._assigned_ids)
         elif self.numbers is None:
             merged = (255, *map(int, self._merged_ids()[-1:]))
-        return max([*merged, *self._own_ids, *self.specials.values()])
+        prepared: Iterable[int] = () if self.preparation is None else self.preparation.unused
+        return max([*merged, *self._own_ids, *prepared, *self.specials.values()])
 
     @lazy
     def sha256(self) -> str:
@@ -280,8 +291,8 @@ class Model:
         special token its id; then the 256 ids of the bytes; then left, right and merged id of each merge, in the order
         of the merged ids. All numbers are little-endian, 32 bits wide. Flags of a compiled pattern that was assigned
         stand behind the pattern; in place of the pattern of a model with stages stand these, as repr shows them. These
-        are inner ids; if the outer ones are others, they follow, in the order of the inner ones. At last whole chunks,
-        in the order of their bytes, as special tokens.
+        are inner ids; if the outer ones are others, they follow, in the order of the inner ones. Then whole chunks,
+        in the order of their bytes, as special tokens, and at last what prepares texts.
         """
         digest = hashlib.sha256()
 
@@ -307,6 +318,8 @@ class Model:
         for chunk, number in sorted(self.whole.items()):
             add(chunk)
             digest.update(number.to_bytes(4, "little"))
+        if self.preparation is not None:
+            add(self.preparation.description())
         return digest.hexdigest()
 
     # ---- what works with them
@@ -324,7 +337,20 @@ class Model:
 
     def cutter(self, allowed_special: str | Set[str]) -> Cutter:
         """What takes texts apart at the special tokens that a caller allows. Raises ValueError, SpecialTokenError."""
-        return Cutter(self.specials, self.special_finder, allowed_special)
+        if self.preparation is None:
+            return Cutter(self.specials, self.special_finder, allowed_special)
+        return PreparedCutter(self.preparation, self.specials, *self._rules, allowed_special)
+
+    @lazy
+    def _rules(self) -> tuple[Rules, Rules]:
+        """What prepares texts in which all special tokens are recognised, and what if none are."""
+        assert self.preparation is not None
+        return Rules(self.preparation, self.specials), Rules(self.preparation, {})
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether texts may be cut, for encoding without special tokens, where their splitter allows it."""
+        return self.preparation is None or self._rules[1].cuttable
 
     @property
     def has_byte_order(self) -> bool:
@@ -370,7 +396,7 @@ class Model:
             inverse = {number: word for word, number in self.specials.items()}
             for number, word in self.assigned.get("inverse_special_tokens", inverse).items():
                 tokens.setdefault(number, word.encode())
-        return tokens
+        return tokens if self.preparation is None else self.preparation.tokens() | tokens
 
     @property
     def _merge_arrays(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
@@ -381,8 +407,10 @@ class Model:
 
     @lazy
     def _own_ids(self) -> frozenset[int]:
-        """The ids that numbers and whole have."""
-        return frozenset([*(() if self.numbers is None else self.numbers.tolist()), *self.whole.values()])
+        """The ids that numbers, whole and added tokens have."""
+        numbers = () if self.numbers is None else self.numbers.tolist()
+        added = {} if self.preparation is None else self.preparation.added
+        return frozenset([*numbers, *self.whole.values(), *added.values()])
 
     @lazy
     def _assigned_ids(self) -> frozenset[int]:

@@ -364,6 +364,11 @@ class NativeTokenizer(Tokenizer):
             num_threads = _as_int(num_threads, "num_threads", least=1)
         words = _special_words(special_tokens)
         model = self._model if keep_merges else self._model.without_merges()
+        if model.preparation is not None:
+            raise ValueError(
+                "an imported tokenizer that prepares texts (a normal form, added tokens, a space in front) cannot be "
+                "extended: the corpus would be counted as it is; train a new one"
+            )
         known = Known(model.numbered_pairs(), model.first_ids)
         fixed = _fixed_special_tokens(model, special_tokens)
         if keep_merges:
@@ -495,6 +500,8 @@ class NativeTokenizer(Tokenizer):
         splitter = self._splitter(model)
         if self._encodes_its_own_way:
             return [number for chunk in splitter.split(text) for number in self._encode_chunk(chunk)]
+        if model.preparation is not None:
+            return self._encode(text, "none")
         return model.encoder.encode(text, splitter)
 
     def encode_to_numpy(self, text: str, allowed_special: str | Set[str] = "none_raise") -> npt.NDArray[np.uint32]:
@@ -712,9 +719,16 @@ class NativeTokenizer(Tokenizer):
             if self._encodes_its_own_way:
                 lists = [self.encode_ordinary(text.decode()) for text in texts]
                 return np.array(list(chain.from_iterable(lists)), np.uint32), np.cumsum([0, *map(len, lists)])
+            if model.preparation is not None:
+                decoded = [text.decode() for text in texts]
+                cutter = model.cutter("none")
+                parts = list[Parts](decoded)
+                if not cutter.leaves_whole(decoded):
+                    parts = [cutter.parts(text) for text in decoded]
+                return encode_flat(encoder, splitter, parts, 1)
             return encoder.encode_batch_to_numpy(texts, splitter)
 
-        return encode, splitter.cuttable and not self._encodes_its_own_way
+        return encode, splitter.cuttable and model.may_be_cut and not self._encodes_its_own_way
 
     def count(self, text: str, allowed_special: str | Set[str] = "none_raise") -> int:
         """How many ids encode gives for a text."""

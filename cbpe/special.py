@@ -104,8 +104,13 @@ class Cutter:
             return self._allowed.cut(text)
         found = self._refused.first(text) if self._refused is not None else None
         if found is not None:
-            raise DisallowedSpecialTokenError(
-                f"the text holds the special token {found.decode()!r}; to encode it as such pass "
-                "allowed_special='all' or a set with it, to encode it as ordinary text pass allowed_special='none'"
-            )
+            raise disallowed(found.decode())
         return [text]
+
+
+def disallowed(word: str) -> DisallowedSpecialTokenError:
+    """The error for a text that holds a special token where none is allowed."""
+    return DisallowedSpecialTokenError(
+        f"the text holds the special token {word!r}; to encode it as such pass "
+        "allowed_special='all' or a set with it, to encode it as ordinary text pass allowed_special='none'"
+    )

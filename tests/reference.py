@@ -13,6 +13,7 @@ The tests of every part of cbpe compare with these functions. They share no code
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 import regex
@@ -65,6 +66,59 @@ def cut_at_specials(text: str, specials: Iterable[str]) -> list[str]:
         start = i = i + len(found)
     parts.append(text[start:])
     return [part for part in parts if part]
+
+
+def cut_at_added_tokens(text: str, tokens: Mapping[str, Mapping[str, bool]]) -> list[str | tuple[str]]:
+    """A text cut at added tokens by Hugging Face's rules: ("<e>",) where one is, the stretches between as they are.
+
+    tokens: text -> flags that are set. The longest of those at the leftmost place is found, and the search goes on
+    behind it, also if single_word then forbids it; lstrip and rstrip take whitespace that stands beside it.
+    """
+    cut: list[str | tuple[str]] = []
+    given = i = 0
+    while i < len(text):
+        token = max((word for word in tokens if text.startswith(word, i)), key=len, default=None)
+        if token is None:
+            i += 1
+            continue
+        start, stop, flags = i, i + len(token), tokens[token]
+        i = stop
+        beside = text[start - 1 : start] + text[stop : stop + 1]
+        if flags.get("single_word") and regex.search(r"\w", beside):
+            continue
+        if flags.get("lstrip"):
+            start = max(given, len(regex.sub(r"\s+\Z", "", text[:start])))
+        if flags.get("rstrip"):
+            stop += len(regex.match(r"\s*", text, pos=stop).group())
+        cut += [text[given:start], (token,)] if given < start else [(token,)]
+        given = stop
+    return [*cut, text[given:]] if given < len(text) else cut
+
+
+def prepare(
+    text: str, tokens: Mapping[str, Mapping[str, bool]], normalizer: str | None, prefix_space: bool
+) -> list[str | tuple[str]]:
+    """The stretches of a text and the added tokens between them, as Hugging Face's tokenizers make them.
+
+    Tokens that are not "normalized" are cut out of the text as it is; others, themselves normalized, of what is left,
+    normalized.
+    """
+
+    def normal(text: str) -> str:
+        return text if normalizer is None else unicodedata.normalize(normalizer, text)
+
+    early = {word: flags for word, flags in tokens.items() if not flags.get("normalized")}
+    late = {normal(word): word for word in reversed(list(tokens)) if word not in early}
+    prepared: list[str | tuple[str]] = []
+    for part in cut_at_added_tokens(text, early):
+        if isinstance(part, tuple):
+            prepared.append(part)
+            continue
+        for piece in cut_at_added_tokens(normal(part), {word: tokens[late[word]] for word in late}):
+            prepared.append((late[piece[0]],) if isinstance(piece, tuple) else piece)
+    return [
+        " " + part if prefix_space and isinstance(part, str) and not part.startswith(" ") else part for part in prepared
+    ]
 
 
 def learn_counted(
