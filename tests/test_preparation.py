@@ -96,10 +96,18 @@ def test_is_what_tokenizers_does(tokens, normalizer, prefix_space, text) -> None
     theirs = hugging_face(tokens, normalizer, prefix_space)
     ours = tokenizer_of(tokens, normalizer, prefix_space)
     numbers = {300 + i: theirs.token_to_id(word) for i, word in enumerate(tokens)}
-    for allowed, as_text in (("all", False), ("none", True)):
-        theirs.encode_special_tokens = as_text
-        ids = ours.encode(text, allowed_special=allowed)
-        assert [numbers.get(number, number) for number in ids] == theirs.encode(text, add_special_tokens=False).ids
+    ids = ours.encode(text, allowed_special="all")
+    assert [numbers.get(number, number) for number in ids] == theirs.encode(text, add_special_tokens=False).ids
+
+
+def test_special_tokens_that_are_not_allowed_are_text_like_any_other() -> None:
+    # as with encode_special_tokens in tokenizers, where however no other token is found in what would be a special one
+    tokens = {"<s>": {"special": True}, "<m>": {"special": False}}
+    ours, theirs = tokenizer_of(tokens), hugging_face(tokens, None, False)
+    theirs.encode_special_tokens = True
+    assert theirs.encode("<s><m>").ids == [*b"<s>", 257]
+    assert ours.encode("<s><m>", allowed_special="none") == [*b"<s>", 301]
+    assert tokenizer_of({"<s>": {"special": True}, "s": {}}).encode("<s>", allowed_special="none") == [60, 301, 62]
 
 
 def test_special_tokens_are_refused_unless_they_are_allowed() -> None:
