@@ -57,8 +57,9 @@ setup(
             *map(module, sorted(Path("cbpe").rglob("*.pyx"))),
             Extension(SHARED, [], extra_compile_args=compile_args, extra_link_args=link_args),
         ],
-        # Cython looks at times alone when it asks whether a module's C is what its directives make of it.
-        build_dir="build/cython" + "-debug" * DEBUG + "-coverage" * COVERAGE,
+        # Cython looks at times alone when it asks whether a module's C is what its directives make of it; and beside the
+        # modules when it counts lines.
+        build_dir=None if COVERAGE else "build/cython" + "-debug" * DEBUG,
         shared_utility_qualified_name=SHARED,
         compiler_directives={
             "language_level": 3,

@@ -3,8 +3,8 @@
 CBPE_TESTS=short is for the suite's second and third run: with another Python, or with the C code under watch. Random
 tests then get a tenth of their examples, and those marked thorough are left out: they go through all code points, or
 all short strings, and what the C code makes of those does not depend on the Python around it.
-CBPE_SANITIZE, as setup.py has it, says that the modules were built so: a sanitizer takes terabytes of address space and
-several times the memory, so tests that limit or measure memory cannot run.
+CBPE_SANITIZE and CBPE_COVERAGE, as setup.py has them, say that the modules were built so. A sanitizer takes terabytes
+of address space and several times the memory, so tests that limit or measure memory cannot run.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import pytest
 from hypothesis import settings
 
 SHORT = os.environ.get("CBPE_TESTS") == "short"
-SANITIZED = bool(os.environ.get("CBPE_SANITIZE"))
+WATCHED = bool(os.environ.get("CBPE_SANITIZE") or os.environ.get("CBPE_COVERAGE"))
 
 thorough = pytest.mark.skipif(SHORT, reason="left out of short runs")
-limits_memory = pytest.mark.skipif(SANITIZED, reason="memory is not what it is without a sanitizer")
+limits_memory = pytest.mark.skipif(WATCHED, reason="memory is not what it is without a sanitizer")
 
 
 def examples(n: int) -> settings:

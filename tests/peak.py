@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from budget import SANITIZED
+from budget import WATCHED
 
 # Of getrusage's ru_maxrss a child inherits its parent's part, across exec; this is the process's own.
 PEAK_MEMORY = """
@@ -14,5 +14,5 @@ def peak_memory():
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
 """
 needs_peak_memory = pytest.mark.skipif(
-    sys.platform != "linux" or SANITIZED, reason="peak memory is read from /proc, and is the modules' own"
+    sys.platform != "linux" or WATCHED, reason="peak memory is read from /proc, and is the modules' own"
 )
