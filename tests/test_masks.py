@@ -20,16 +20,16 @@ import pytest
 import regex
 from budget import thorough
 
-from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
+from cbpe.patterns import GPT4_SPLIT_PATTERN, NAMED_PATTERNS
 from cbpe.splitting import split
 
-PATTERNS = {"gpt2": GPT2_SPLIT_PATTERN, "gpt4": GPT4_SPLIT_PATTERN}
+PATTERNS = {kind: NAMED_PATTERNS[kind] for kind in ("gpt2", "gpt4", "qwen2", "nanochat")}
 ISAS = [name for name in split.available_isas() if name != "simple"]
 SPLITTERS = {
     (kind, isa): split._splitter_for_isa(PATTERNS[kind], isa) for kind in PATTERNS for isa in ("simple", *ISAS)
 }
 
-both = pytest.mark.parametrize("kind", list(PATTERNS))
+every = pytest.mark.parametrize("kind", list(PATTERNS))
 each = pytest.mark.parametrize("isa", ISAS)
 
 TROUBLE = [*"'  \n\r\t12asSlLevrt!-", "\u3000", "\x85", "\xa0", "中", "䷀", "\u0301", "😀", "ſ", "ş", "١", "१", "²"]
@@ -137,7 +137,7 @@ def code_points_in_context() -> list[str]:
 
 
 @thorough
-@both
+@every
 def test_every_code_point_in_several_neighbourhoods(kind: str) -> None:
     for text in code_points_in_context():
         wanted = regex_ends(kind, text)
@@ -152,7 +152,7 @@ def strings(alphabet: str, longest: int) -> Iterator[str]:
 
 
 @thorough
-@both
+@every
 @pytest.mark.parametrize("around", ["x", " ", "\n", "."])
 @pytest.mark.parametrize(("alphabet", "longest"), [("' \n1as.", 4), ("'sl\u017f\u3000é\xa0١\u0301\r", 3)])
 def test_every_short_string_over_the_border(kind: str, around: str, alphabet: str, longest: int) -> None:
@@ -167,7 +167,7 @@ def test_every_short_string_over_the_border(kind: str, around: str, alphabet: st
 
 
 @thorough
-@both
+@every
 def test_every_short_string_at_the_end(kind: str) -> None:
     rng = random.Random(7)
     for string in strings("' \n1s.\u3000", 3):
@@ -178,7 +178,7 @@ def test_every_short_string_at_the_end(kind: str) -> None:
                     check(kind, isa, text, simple_ends(kind, text), rng.choice(FILLERS))
 
 
-@both
+@every
 def test_contractions_are_not_completed_by_what_is_behind_the_text(kind: str) -> None:
     for string, size, filler in itertools.product([b"'", b"'l", b"'v", b"'r"], range(62, 68), b"slerd"):
         for around in (b"x", b" ", b"."):
@@ -187,7 +187,7 @@ def test_contractions_are_not_completed_by_what_is_behind_the_text(kind: str) ->
                 check(kind, isa, text, simple_ends(kind, text), filler)
 
 
-@both
+@every
 def test_random_strings(kind: str) -> None:
     rng = random.Random(8)
     for i in range(3000):
@@ -197,7 +197,7 @@ def test_random_strings(kind: str) -> None:
             check(kind, isa, text.encode(), wanted, rng.choice(FILLERS))
 
 
-@both
+@every
 def test_runs_over_many_blocks(kind: str) -> None:
     """Newlines, spaces, digits and apostrophes as long as several blocks, ended by each other."""
     rng = random.Random(9)
@@ -208,7 +208,7 @@ def test_runs_over_many_blocks(kind: str) -> None:
         check(kind, isa, text.encode(), wanted)
 
 
-@both
+@every
 def test_library_sources(kind: str) -> None:
     sources = sorted(Path(os.__file__).parent.glob("[a-m]*.py"))
     text = "".join(source.read_text(encoding="utf-8") for source in sources)
@@ -217,7 +217,7 @@ def test_library_sources(kind: str) -> None:
         check(kind, isa, text.encode(), wanted)
 
 
-@both
+@every
 def test_what_is_not_utf8_is_found_where_decode_finds_it(kind: str) -> None:
     rng = random.Random(10)
     turns = bytes.fromhex("80 8F 90 9F A0 BF C0 C1 C2 DF E0 ED EF F0 F4 F5 FF")
@@ -245,7 +245,7 @@ def test_what_is_not_utf8_is_found_where_decode_finds_it(kind: str) -> None:
             check(kind, isa, text, wanted, rng.choice(FILLERS))
 
 
-@both
+@every
 @each
 def test_beginnings_of_characters_at_a_border(kind: str, isa: str) -> None:
     for character in ["é", "中", "가", "\u3000", "😀"]:

@@ -2,7 +2,7 @@
 
    isa.h includes this file with ISA defined as one of its numbers, NAMED(x) as x with the set's name appended, and
    TARGET as what lets the compiler use the set in a function. In: a text. Out: the ends of its chunks, by split_gpt2_*
-   and split_gpt4_* below, which keep the promise of split_block_fn (split.pxd). */
+   and the like below, which keep the promise of split_block_fn (split.pxd). */
 
 /* --- Masks of what single bytes are --- */
 
@@ -266,7 +266,7 @@ TARGET ALWAYS_INLINE uint32_t *NAMED(write_ends)(uint32_t *ends, uint32_t base, 
 
 /* --- The loop --- */
 
-/* A text under a pattern, which the compiler knows: masks of a block, with a look at those of the block before and of
+/* A text under a pattern, which the compiler knows, and so most_numbers, for GPT-4's: masks of a block, with a look at those of the block before and of
    the next one; starts; ends. A start is the end of the chunk before it, so the first one is left out and the text's
    end put in.
 
@@ -274,7 +274,7 @@ TARGET ALWAYS_INLINE uint32_t *NAMED(write_ends)(uint32_t *ends, uint32_t base, 
    there need not leave its last character to anything, a contraction is not completed, a character that lacks bytes is
    wrong. Nothing behind text[n - 1] is read. */
 TARGET ALWAYS_INLINE int64_t NAMED(split_blocks)(const uint8_t *text, size_t n, uint32_t *ends,
-                                                 enum split_pattern pattern)
+                                                 enum split_pattern pattern, unsigned most_numbers)
 {
     const size_t n_whole = n / 64, n_in_place = n_whole - 1;        /* n is 64 or more */
     struct masks before = {0}, now, next;
@@ -294,7 +294,7 @@ TARGET ALWAYS_INLINE int64_t NAMED(split_blocks)(const uint8_t *text, size_t n, 
         if (pattern == GPT2)
             starts = gpt2_starts(block, &before, &now, &next, &carry);
         else
-            starts = gpt4_starts(block, &before, &now, &next, &carry);
+            starts = gpt4_starts(block, &before, &now, &next, &carry, most_numbers);
         if (k == n_whole)
             wanted = BIT(n % 64) - 1;
         end = NAMED(write_ends)(end - carry.refuted, (uint32_t) (64 * k), starts & wanted);
@@ -311,14 +311,26 @@ TARGET ALWAYS_INLINE int64_t NAMED(split_blocks)(const uint8_t *text, size_t n, 
 /* The simple matcher takes short texts, which have no whole block, and wrong ones, of which it says where. */
 TARGET static int64_t NAMED(split_gpt2)(const uint8_t *text, size_t n, uint32_t *ends)
 {
-    const int64_t count = n < 64 ? -1 : NAMED(split_blocks)(text, n, ends, GPT2);
+    const int64_t count = n < 64 ? -1 : NAMED(split_blocks)(text, n, ends, GPT2, 0);
     return count < 0 ? split_gpt2(text, n, ends) : count;
 }
 
 TARGET static int64_t NAMED(split_gpt4)(const uint8_t *text, size_t n, uint32_t *ends)
 {
-    const int64_t count = n < 64 ? -1 : NAMED(split_blocks)(text, n, ends, GPT4);
+    const int64_t count = n < 64 ? -1 : NAMED(split_blocks)(text, n, ends, GPT4, 3);
     return count < 0 ? split_gpt4(text, n, ends) : count;
+}
+
+TARGET static int64_t NAMED(split_qwen2)(const uint8_t *text, size_t n, uint32_t *ends)
+{
+    const int64_t count = n < 64 ? -1 : NAMED(split_blocks)(text, n, ends, GPT4, 1);
+    return count < 0 ? split_qwen2(text, n, ends) : count;
+}
+
+TARGET static int64_t NAMED(split_nanochat)(const uint8_t *text, size_t n, uint32_t *ends)
+{
+    const int64_t count = n < 64 ? -1 : NAMED(split_blocks)(text, n, ends, GPT4, 2);
+    return count < 0 ? split_nanochat(text, n, ends) : count;
 }
 
 TARGET static int64_t NAMED(split_cl100k)(const uint8_t *text, size_t n, uint32_t *ends)

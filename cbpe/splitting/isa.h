@@ -69,21 +69,27 @@ typedef struct {
     int64_t (*gpt2)(const uint8_t *text, size_t n, uint32_t *ends);
     int64_t (*gpt4)(const uint8_t *text, size_t n, uint32_t *ends);
     int64_t (*cl100k)(const uint8_t *text, size_t n, uint32_t *ends);
+    int64_t (*qwen2)(const uint8_t *text, size_t n, uint32_t *ends);
+    int64_t (*nanochat)(const uint8_t *text, size_t n, uint32_t *ends);
     int (*classify)(const uint8_t *blocks, size_t n_blocks, struct masks *masks);       /* for tests, NULL for simple */
     uint32_t *(*write_ends)(uint32_t *ends, uint32_t base, uint64_t starts);            /* likewise */
 } isa;
 
 /* All that were compiled, the fastest last. */
 static const isa ISAS[] = {
-    {"simple", split_gpt2, split_gpt4, split_cl100k, NULL, NULL},
-    {"portable", split_gpt2_portable, split_gpt4_portable, split_cl100k_portable, classify_all_portable, write_some_portable},
+    {"simple", split_gpt2, split_gpt4, split_cl100k, split_qwen2, split_nanochat, NULL, NULL},
+#define WAY(set) \
+    {#set, split_gpt2_##set, split_gpt4_##set, split_cl100k_##set, split_qwen2_##set, split_nanochat_##set, \
+     classify_all_##set, write_some_##set}
+    WAY(portable),
 #ifdef HAVE_SSE2
-    {"sse2", split_gpt2_sse2, split_gpt4_sse2, split_cl100k_sse2, classify_all_sse2, write_some_sse2},
+    WAY(sse2),
 #endif
 #ifdef HAVE_AVX
-    {"avx2", split_gpt2_avx2, split_gpt4_avx2, split_cl100k_avx2, classify_all_avx2, write_some_avx2},
-    {"avx512", split_gpt2_avx512, split_gpt4_avx512, split_cl100k_avx512, classify_all_avx512, write_some_avx512},
+    WAY(avx2),
+    WAY(avx512),
 #endif
+#undef WAY
 };
 #define N_ISAS (sizeof(ISAS) / sizeof(ISAS[0]))
 

@@ -180,7 +180,7 @@ ALWAYS_INLINE void classify_multi(const uint8_t *block, const struct byte_masks 
 struct carry {
     uint64_t lone;              /* GPT-4: the first character of each run of O that has a start */
     uint64_t swallowed;         /* GPT-4: newlines that belong to the other characters before them */
-    uint64_t number_starts;     /* GPT-4: where chunks of numbers started, in the last three bytes */
+    uint64_t number_starts;     /* GPT-4: where chunks of numbers started, in as many last bytes as one may be long */
     uint64_t open;              /* GPT-4: 1 if the last start was behind a newline, and only H has followed it */
     uint64_t refuted;           /* GPT-4, for the caller: 1 if that start is taken back, because a newline followed */
     uint64_t contracted;        /* starts behind contractions, by their place in the next block */
@@ -197,40 +197,47 @@ ALWAYS_INLINE uint64_t last_spaces(uint64_t mask, const struct masks *now, const
     return last;
 }
 
-/* \p{N}{1,3} : a start at the first number of a run and at every third one behind it. */
-ALWAYS_INLINE uint64_t gpt4_number_starts(const struct masks *before, const struct masks *now, struct carry *carry)
+/* \p{N}{1,most} : a start at the first number of a run and, if most is 3, at every third one behind it. */
+ALWAYS_INLINE uint64_t gpt4_number_starts(const struct masks *before, const struct masks *now, struct carry *carry,
+                                          unsigned most)
 {
     const uint64_t N = now->N, behind_one = after(before->N, N);
-    uint64_t starts, left, more, fourth;
-    unsigned length;
+    uint64_t starts, left, more, full;
+    unsigned length, i;
+    if (most == 1)
+        return N & ~now->CONT;
     if (UNLIKELY(N & now->multi)) {
         /* Numbers of several bytes have to be counted one by one. length: of the chunk so far. */
         length = 0;
         if (before->N >> 63)
-            length = carry->number_starts & 4 ? 1 : carry->number_starts & 2 ? 2 : 3;
+            for (length = 1; length < most && !(carry->number_starts >> (most - length) & 1);)
+                length++;
         starts = 0;
         for (left = N & ~now->CONT; left; left &= left - 1) {
             uint64_t bit = left & (0 - left);
-            if (!(behind_one & bit) || length == 3) {
+            if (!(behind_one & bit) || length == most) {
                 starts |= bit;
                 length = 0;
             }
             length++;
         }
-        carry->number_starts = N >> 63 ? 8u >> length : 0;      /* as if each number had been one byte */
+        carry->number_starts = N >> 63 ? BIT(most) >> length : 0;       /* as if each number had been one byte */
         return starts;
     }
     starts = N & ~behind_one;
-    fourth = N & behind_one & (N << 2 | before->N >> 62) & (N << 3 | before->N >> 61);      /* behind three or more */
-    if (UNLIKELY(fourth))
-        for (more = (starts << 3 | carry->number_starts) & fourth; more; more = more << 3 & fourth)
+    full = N & behind_one;                                              /* behind as many as a chunk may have */
+    for (i = 2; i <= most; i++)
+        full &= N << i | before->N >> (64 - i);
+    if (UNLIKELY(full))
+        for (more = (starts << most | carry->number_starts) & full; more; more = more << most & full)
             starts |= more;
-    carry->number_starts = starts >> 61;
+    carry->number_starts = starts >> (64 - most);
     return starts;
 }
 
 /* GPT-4's pattern:
    '(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+
+   most_numbers: the 3 in it, which is 1 in Qwen 2's and 2 in nanochat's.
 
    H is whitespace without newlines; L, N, O, W are as in struct masks. A chunk starts
    - other: at a run of O, unless a space stands before it, which then has the start;
@@ -244,7 +251,7 @@ ALWAYS_INLINE uint64_t gpt4_number_starts(const struct masks *before, const stru
    H behind a newline has its start until a newline refutes it. If that comes in a later block, the start that was
    written last is taken back. (None can have been written meanwhile: in a stretch of H only the last one starts.) */
 ALWAYS_INLINE uint64_t gpt4_starts(const uint8_t *block, const struct masks *before, const struct masks *now,
-                                   const struct masks *next, struct carry *carry)
+                                   const struct masks *next, struct carry *carry, unsigned most_numbers)
 {
     const uint64_t L = now->L, O = now->O, W = now->W, NL = now->NL, H = W & ~NL;
     const uint64_t behind_H = after(before->W & ~before->NL, H);
@@ -254,7 +261,7 @@ ALWAYS_INLINE uint64_t gpt4_starts(const uint8_t *block, const struct masks *bef
     if (now->multi)
         lone |= flood(after(carry->lone, other) & now->CONT, now->CONT);            /* the whole character */
     const uint64_t letter = L & ~after(before->L, L) & ~behind_H & ~after(carry->lone, lone);
-    const uint64_t number = gpt4_number_starts(before, now, carry);
+    const uint64_t number = gpt4_number_starts(before, now, carry, most_numbers);
 
     const uint64_t swallowed = flood(NL & (after(before->O, O) | carry->swallowed >> 63), NL);
     const uint64_t space = W & ~after(before->W, W) & ~swallowed;

@@ -1,5 +1,5 @@
-/* The simple native splitters, GPT-2's pattern, GPT-4's and those of r50k and cl100k: UTF-8 in, the ends of the chunks
-   out. o200k's is in matchers_o200k.h.
+/* The simple native splitters, of GPT-2's pattern, GPT-4's and their relatives: UTF-8 in, the ends of the chunks out.
+   o200k's and tekken's are in matchers_o200k.h.
 
    Each is one loop that asks what the next character is, LETTER, NUMBER, SPACE or OTHER, and then runs to the
    chunk's end. A regular expression would try its alternatives in order; here the class of the first character says
@@ -174,7 +174,9 @@ static int64_t split_gpt2(const uint8_t *text, size_t n, uint32_t *ends)
 
 /* GPT-4's pattern, and cl100k's, which differs in whitespace at the end of the text:
    '(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+
-   '(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s */
+   '(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s
+   Llama 3's is GPT-4's in other words (see patterns.py); Qwen 2's and nanochat's are too, but with fewer numbers in a
+   chunk, \p{N} and \p{N}{1,2}. */
 
 /* '(?i:[sdmt]|ll|ve|re) : its length if it is at p, where an apostrophe is; or 0.
    Without regard to case, U+017F, the long s, is an s; the other letters have no such relatives beyond ASCII. */
@@ -189,12 +191,12 @@ static inline size_t gpt4_contraction(const uint8_t *text, size_t n, size_t p)
     return is_two_letter_contraction(lower, second | 0x20) ? 3 : 0;
 }
 
-/* \p{N}{1,3} : its first character ends at p. */
-static inline size_t gpt4_number_end(const uint8_t *text, size_t n, size_t p)
+/* \p{N}{1,most} : its first character ends at p. */
+static inline size_t number_end(const uint8_t *text, size_t n, size_t p, unsigned most)
 {
     size_t next = p;
-    int i;
-    for (i = 0; i < 2 && class_at(text, n, p, &next) == NUMBER; i++)
+    unsigned i;
+    for (i = 1; i < most && class_at(text, n, p, &next) == NUMBER; i++)
         p = next;
     return p;
 }
@@ -208,7 +210,8 @@ static inline size_t gpt4_other_end(const uint8_t *text, size_t n, size_t p)
     return p;
 }
 
-static inline int64_t split_gpt4_by(enum whitespace_rule rule, const uint8_t *text, size_t n, uint32_t *ends)
+static inline int64_t split_gpt4_by(enum whitespace_rule rule, unsigned most_numbers, const uint8_t *text, size_t n,
+                                    uint32_t *ends)
 {
     size_t p = 0, next = 0, behind, length;
     int64_t count = 0;
@@ -218,7 +221,7 @@ static inline int64_t split_gpt4_by(enum whitespace_rule rule, const uint8_t *te
         if (class_ == LETTER) {                             /* \p{L}+ */
             p = run_end(text, n, next, LETTER);
         } else if (class_ == NUMBER) {
-            p = gpt4_number_end(text, n, next);
+            p = number_end(text, n, next, most_numbers);
         } else if (class_ == WRONG) {
             return -1 - (int64_t) p;
         } else if (text[p] == '\'' && (length = gpt4_contraction(text, n, p)) > 0) {
@@ -243,12 +246,22 @@ static inline int64_t split_gpt4_by(enum whitespace_rule rule, const uint8_t *te
 
 static inline int64_t split_gpt4(const uint8_t *text, size_t n, uint32_t *ends)
 {
-    return split_gpt4_by(NEWLINE_FIRST, text, n, ends);
+    return split_gpt4_by(NEWLINE_FIRST, 3, text, n, ends);
 }
 
 static inline int64_t split_cl100k(const uint8_t *text, size_t n, uint32_t *ends)
 {
-    return split_gpt4_by(TEXT_END_FIRST, text, n, ends);
+    return split_gpt4_by(TEXT_END_FIRST, 3, text, n, ends);
+}
+
+static inline int64_t split_qwen2(const uint8_t *text, size_t n, uint32_t *ends)
+{
+    return split_gpt4_by(NEWLINE_FIRST, 1, text, n, ends);
+}
+
+static inline int64_t split_nanochat(const uint8_t *text, size_t n, uint32_t *ends)
+{
+    return split_gpt4_by(NEWLINE_FIRST, 2, text, n, ends);
 }
 
 /* Where the whitespace at the end of a text begins; n if there is none. text[0:n] is UTF-8. "a\n " -> 1. */

@@ -2,20 +2,19 @@
 
 A chunk is a match of the pattern; what lies between two matches belongs to no chunk and is dropped, as by
 regex.findall. For the named patterns of patterns.py there are native splitters, which find the same chunks as regex:
-the simple matchers in matchers.h, and for all but o200k's the bit masks of masks.h, for each instruction set in
-isa.h; the best that the machine has is chosen when this module is imported, or the one that the environment names in
-CBPE_ISA. Any other pattern goes through regex itself, and so do the Stages of stages.py, several patterns one after the
-other. A Splitter is a pattern, or Stages, with the way to apply it.
+the simple matchers in matchers.h, and for all but o200k's and tekken's the bit masks of masks.h, for each instruction
+set in isa.h; the best that the machine has is chosen when this module is imported, or the one that the environment
+names in CBPE_ISA. Any other pattern goes through regex itself, and so do the Stages of stages.py, several patterns one
+after the other. A Splitter is a pattern, or Stages, with the way to apply it.
 
     splitter_for(GPT4_SPLIT_PATTERN).split("I've 1234!")  ->  [b"I", b"'ve", b" ", b"123", b"4", b"!"]
 
 A native splitter takes a block as a whole text. Whoever has a longer text asks settled which chunks of a block do not
 depend on what follows it, or find_cut where a block may begin so that what precedes it does not matter. The second is
-between "\\n" and a character that is not whitespace: no chunk holds both, except under o200k's pattern, by which
-".\\n/" is one; so a "/" counts only if a letter or digit of ASCII ends the line before. What matters there is the
-border only. GPT-2's pattern splits
-"\\n\\n" before a letter into "\\n" and "\\n" but leaves it whole at the end of the text, so a block must reach at least
-one character beyond the cut where it is to end.
+between "\\n" and a character that is not whitespace: no chunk holds both, except under o200k's pattern and tekken's, by
+which ".\\n/" is one; so a "/" counts only if a letter or digit of ASCII ends the line before. What matters there is the
+border only. GPT-2's pattern splits "\\n\\n" before a letter into "\\n" and "\\n" but leaves it whole at the end of the
+text, so a block must reach at least one character beyond the cut where it is to end.
 
 The other functions here say what is UTF-8 and mend what is not, exactly as bytes.decode does.
 """
@@ -33,7 +32,7 @@ import numpy as np
 import regex
 
 from cbpe.errors import CorpusTooLargeError
-from cbpe.patterns import NAMED_PATTERNS
+from cbpe.patterns import NAMED_PATTERNS, OTHER_SPELLINGS
 from cbpe.splitting.stages import Stages, pieces
 
 cdef extern from "splitting/matchers.h" nogil:
@@ -53,6 +52,8 @@ cdef extern from "splitting/isa.h" nogil:
         split_block_fn gpt2
         split_block_fn gpt4
         split_block_fn cl100k
+        split_block_fn qwen2
+        split_block_fn nanochat
         bint (*classify)(const uint8_t *blocks, size_t n_blocks, masks *found) noexcept nogil
         uint32_t *(*write_ends)(uint32_t *ends, uint32_t base, uint64_t starts) noexcept nogil
     const isa ISAS[]
@@ -62,6 +63,7 @@ cdef extern from "splitting/isa.h" nogil:
 cdef extern from "splitting/matchers_o200k.h" nogil:
     unsigned case_of(uint32_t code_point)
     int64_t split_o200k(const uint8_t *text, size_t n, uint32_t *ends)
+    int64_t split_tekken(const uint8_t *text, size_t n, uint32_t *ends)
 
 REGEX_VERSION = TABLES_REGEX_VERSION.decode()           # of the regex package that the native splitters agree with
 UNICODE_EDITION = TABLES_UNICODE_EDITION.decode()       # the edition of Unicode that it follows
@@ -70,7 +72,7 @@ _DEFAULT_FLAGS = int(regex.VERSION0 | regex.UNICODE)    # what regex.compile(pat
 
 cdef size_t _WINDOW = 1 << 18       # bytes that a native splitter is given at a time
 _BATCH = 1 << 14                    # matches of another pattern that are held at a time
-_NATIVE_KINDS = {pattern: kind for kind, pattern in NAMED_PATTERNS.items()}
+_NATIVE_KINDS = {**{pattern: kind for kind, pattern in NAMED_PATTERNS.items()}, **OTHER_SPELLINGS}
 
 
 # --- The ways to split natively ---
@@ -102,9 +104,9 @@ cdef const isa *_chosen = _isa_named(os.environ.get("CBPE_ISA", ""))
 cdef class Splitter:
     """A split pattern and the way to apply it; immutable. splitter_for makes them; Splitter() leaves texts whole.
 
-    Attributes: pattern, a str, Stages or None; kind, the pattern's name in NAMED_PATTERNS, "regex", "stages" or
-    "whole"; cuttable, whether a long text may be cut where a line begins without indentation; compiled, the compiled
-    pattern of kind "regex", else None.
+    Attributes: pattern, a str, Stages or None; kind, the pattern's name in NAMED_PATTERNS, or the one that it is
+    another spelling of, "regex", "stages" or "whole"; cuttable, whether a long text may be cut where a line begins
+    without indentation; compiled, the compiled pattern of kind "regex", else None.
     """
 
     def __cinit__(self):
@@ -207,9 +209,10 @@ def splitter_for(pattern):
     """The Splitter of a pattern.
 
     pattern: a str; a compiled pattern of the regex package or of the standard library's re, whose flags are kept;
-    Stages; or None, by which a whole text is one chunk. The native splitters serve exactly the texts in NAMED_PATTERNS,
-    with the flags that regex.compile gives them; and a single stage, if it keeps the matches, or all, which is the
-    same, as those patterns match every character. A pattern that is no regular expression raises regex.error.
+    Stages; or None, by which a whole text is one chunk. The native splitters serve exactly the texts in NAMED_PATTERNS
+    and OTHER_SPELLINGS, with the flags that regex.compile gives them; and a single stage of them, if it keeps the
+    matches, or all, which is the same, as those patterns match every character. A pattern that is no regular
+    expression raises regex.error.
     """
     cdef Splitter splitter = Splitter()
     if pattern is None:
@@ -242,12 +245,18 @@ cdef split_block_fn _native(str kind, const isa *way) noexcept:
     """What splits by the named pattern; NULL for other kinds."""
     if kind == "gpt2" or kind == "r50k":            # two strings, the same chunks
         return way.gpt2
-    if kind == "gpt4":
+    if kind == "gpt4" or kind == "llama3":          # likewise
         return way.gpt4
     if kind == "cl100k":
         return way.cl100k
+    if kind == "qwen2":
+        return way.qwen2
+    if kind == "nanochat":
+        return way.nanochat
     if kind == "o200k":
         return split_o200k
+    if kind == "tekken":
+        return split_tekken
     return NULL
 
 
