@@ -205,6 +205,11 @@ def may_cut(splitter: Splitter, separators: SpecialFinder | None) -> bool:
     return splitter.cuttable and not (separators and separators.has_byte(10))
 
 
+def _counts_natively(splitter: Splitter) -> bool:
+    """Whether the counter can split by itself, window by window. Words (splitting/words.py) may be cut, but not so."""
+    return splitter.cuttable and splitter.compiled is None
+
+
 def _is_short(source: Source) -> bool:
     """Whether it is a part as it is. Of files elsewhere these are long: each part costs a few requests."""
     return source.compression is None and source.size is not None and source.size <= PATIENCE * PART
@@ -410,7 +415,7 @@ def _count_file(counter: ChunkCounter, splitter: Splitter, part: Part, strict: b
     if stream is None:
         assert part.source is not None
         stream = open_stream_at(part.source, part.start)
-    at_once = part.separators is not None or not splitter.cuttable
+    at_once = part.separators is not None or not _counts_natively(splitter)
     size = WINDOW if part.stop is None or not at_once else part.stop - part.start + LOOK_AHEAD
     with stream:
         window = Window(stream, part, size)
@@ -475,7 +480,7 @@ def _count_piece(
     if begin == limit:
         return place
     behind = place + limit - begin
-    if splitter.cuttable:
+    if _counts_natively(splitter):
         piece = buffer[begin:end] + bytes(PAD)
         _check(counter.count(piece, end - begin, limit - begin, True, place, strict), part, piece, part.start + begin)
     else:

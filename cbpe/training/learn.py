@@ -7,7 +7,7 @@ merges give the same chunks of tokens again, and so the same merges as if nothin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -51,6 +51,7 @@ def learn_merges(
     checkpoint: Checkpoint | None = None,
     memory_limit: int | str | None = None,
     scratch_dir: StrPath | None = None,
+    spellings: Sequence[bytes] | None = None,
 ) -> Learned:
     """The merges that minbpe would learn: pairs uint32[k, 2], counts int64[k], removed int64[k].
 
@@ -59,7 +60,8 @@ def learn_merges(
     shows a bar on a terminal only. close_store lets go of the store as soon as it is not needed, which on large corpora
     spares memory. checkpoint: is given the merges so far now and then and at the end, also if that is an interruption.
     memory_limit: as in from_files of ChunkStore; where more is foreseen, all working arrays lie in mapped scratch files
-    in scratch_dir. Raises CorpusTooLargeError, MemoryError, OSError, KeyboardInterrupt.
+    in scratch_dir. spellings: what each of the first 256 ids spells, if of equally frequent pairs not the first but the
+    one that is spelled greatest is to be merged. Raises CorpusTooLargeError, MemoryError, OSError, KeyboardInterrupt.
     """
     known = Known() if known is None else known
     store.check_file()
@@ -67,7 +69,8 @@ def learn_merges(
     limit = parse_size(memory_limit)
     workspace = Workspace(limit is not None and _foreseen(store) > limit, scratch_dir)
     steps = learn(
-        store.counts, store.offsets, data, num_merges, min_frequency, known=known.pairs, workspace=workspace
+        store.counts, store.offsets, data, num_merges, min_frequency,
+        known=known.pairs, workspace=workspace, spellings=spellings,
     )
     del data
     heeding_ctrl_c(next, steps)

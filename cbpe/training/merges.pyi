@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import final
 
 import numpy as np
@@ -11,7 +11,7 @@ MAX_MERGES: int
 
 @final
 class Merger:
-    def __init__(self, arena: Arena, known: NDArray[np.uint32]) -> None: ...
+    def __init__(self, arena: Arena, known: NDArray[np.uint32], spellings: Sequence[bytes] | None = None) -> None: ...
 
 def learn(
     counts: NDArray[np.uint64],
@@ -22,4 +22,5 @@ def learn(
     spread: float = 4.0,
     known: NDArray[np.uint32] | None = None,
     workspace: Workspace | None = None,
+    spellings: Sequence[bytes] | None = None,
 ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.int64]]]: ...

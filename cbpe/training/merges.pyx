@@ -9,6 +9,10 @@ its first live occurrence only moves right (it is born once, in the merge that m
 entry says of a pair is never too bad. Take the top entry; if the pair has got worse since, correct the entry and look
 again; if it has not, no other pair can be better. Nothing is ever searched for.
 
+Instead of the first among equals, the greatest can win, as it is spelled: that is subword-nmt's rule, by which the
+order of a corpus does not matter. What a pair spells never changes, so the heap is as exact by this rule as by the
+other.
+
 A merge of (a, b) into t walks the pair's occurrences once. Each ... x a b y ... becomes ... x t y ...: the weight is
 taken from (x, a) and (b, y) and given to (x, t) and (t, y). Sums are kept per neighbour, in one small record a token,
 so that the pair table is asked once per distinct neighbour and not four times per occurrence. New pairs need no
@@ -20,8 +24,8 @@ merge's id is above those it joins, that is what encoding each chunk by them giv
 corpus is recorded as if it had been learned from it.
 """
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memset
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
 
 import numpy as np
 
@@ -59,10 +63,6 @@ cdef struct Neighbour:          # what the merge at work takes from one token x,
     uint32_t n_behind           # how many those are; then the slot of (t, x)
 
 
-cdef inline bint is_better(const Entry *one, const Entry *other) noexcept nogil:
-    return one.count > other.count or (one.count == other.count and one.first < other.first)
-
-
 @cython.no_gc
 @cython.final
 cdef class Merger:
@@ -89,8 +89,11 @@ cdef class Merger:
     cdef id_t next_id
     cdef uint64_t n_steps                   # occurrences looked at so far: the measure of work done
     cdef count_t removed                    # weight of the occurrences that the last merge replaced
+    cdef uint8_t *letters                   # what the ids spell, end to end; NULL where the first of equals wins
+    cdef uint64_t *spelled                  # [next_id + 1], by id: where that begins; one more: where the last one ends
+    cdef uint64_t n_letters, n_spelled      # room for so many
 
-    def __cinit__(self, Arena arena, const uint32_t[:, ::1] known):
+    def __cinit__(self, Arena arena, const uint32_t[:, ::1] known, spellings=None):
         cdef uint32_t i
         self.arena = arena
         self.memory = arena.memory
@@ -103,6 +106,9 @@ cdef class Merger:
         self.touched_behind = NULL
         self.before = NULL
         self.behind = NULL
+        self.letters = NULL
+        self.spelled = NULL
+        self.n_letters = self.n_spelled = 0
         self.n_heap = self.heap_capacity = 0
         self.n_neighbours = 0
         self.n_before = 0
@@ -111,6 +117,8 @@ cdef class Merger:
         pairtable_init(&self.known_pairs, known.shape[0])
         for i in range(<uint32_t> known.shape[0]):
             pairtable_insert(&self.known_pairs, pair_key(known[i, 0], known[i, 1]), i)
+        if spellings is not None:
+            self._spell_first(spellings)
 
     def __dealloc__(self):
         give(self.memory, self.heap)
@@ -119,6 +127,8 @@ cdef class Merger:
         give(self.memory, self.touched_behind)
         give(self.memory, self.before)
         give(self.memory, self.behind)
+        give(self.memory, self.letters)
+        give(self.memory, self.spelled)
         pairtable_free(&self.known_pairs)
 
     # ---- memory
@@ -148,15 +158,76 @@ cdef class Merger:
         self.n_before = n
         return 0
 
+    # ---- what ids spell
+
+    cdef int _reserve_letters(self, uint64_t n) except -1 nogil:
+        if n > self.n_letters:
+            self.letters = <uint8_t *> retake(self.memory, self.letters, 2 * n)
+            self.n_letters = 2 * n
+        return 0
+
+    cdef int _spell_first(self, spellings) except -1:
+        """Takes over what the first 256 ids spell."""
+        cdef bytes joined = b"".join(spellings)
+        cdef const uint8_t *source = joined
+        cdef uint64_t n = len(joined), at = 0
+        if len(spellings) != 256:
+            raise ValueError(f"spellings are those of 256 ids, not of {len(spellings)}")
+        self._reserve_letters(n)
+        memcpy(self.letters, source, n)
+        self.n_spelled = 1024
+        self.spelled = <uint64_t *> take(self.memory, self.n_spelled * sizeof(uint64_t))
+        for number, spelling in enumerate(spellings):
+            self.spelled[<uint64_t> number] = at
+            at += <uint64_t> len(spelling)
+        self.spelled[256] = at
+        return 0
+
+    cdef int _spell(self, id_t left, id_t right) except -1 nogil:
+        """Writes what the next id spells, which is left and right."""
+        cdef uint64_t end = self.spelled[self.next_id]
+        cdef uint64_t n_left = self.spelled[left + 1] - self.spelled[left]
+        cdef uint64_t n_right = self.spelled[right + 1] - self.spelled[right]
+        self._reserve_letters(end + n_left + n_right)
+        memcpy(self.letters + end, self.letters + self.spelled[left], n_left)
+        memcpy(self.letters + end + n_left, self.letters + self.spelled[right], n_right)
+        if <uint64_t> self.next_id + 1 >= self.n_spelled:
+            self.n_spelled *= 2
+            self.spelled = <uint64_t *> retake(self.memory, self.spelled, self.n_spelled * sizeof(uint64_t))
+        self.spelled[self.next_id + 1] = end + n_left + n_right
+        return 0
+
+    cdef int _compare(self, id_t one, id_t other) noexcept nogil:
+        """Above 0 if one is spelled greater, as Python compares bytes; below 0 if it is spelled less."""
+        cdef uint64_t n_one = self.spelled[one + 1] - self.spelled[one]
+        cdef uint64_t n_other = self.spelled[other + 1] - self.spelled[other]
+        cdef int order = memcmp(
+            self.letters + self.spelled[one], self.letters + self.spelled[other], min(n_one, n_other)
+        )
+        return order if order != 0 else (n_one > n_other) - (n_one < n_other)
+
     # ---- the heap
+
+    cdef bint _is_better(self, const Entry *one, const Entry *other) noexcept nogil:
+        cdef const Pair *pair
+        cdef const Pair *than
+        cdef int order
+        if one.count != other.count:
+            return one.count > other.count
+        if self.letters == NULL:
+            return one.first < other.first
+        pair = &self.index.pairs[one.slot]
+        than = &self.index.pairs[other.slot]
+        order = self._compare(pair.left, than.left)
+        return order > 0 or (order == 0 and self._compare(pair.right, than.right) > 0)
 
     cdef void _sift_down(self, uint32_t i) noexcept nogil:
         cdef Entry entry = self.heap[i]
         cdef uint32_t child = 2 * i + 1
         while child < self.n_heap:
-            if child + 1 < self.n_heap and is_better(&self.heap[child + 1], &self.heap[child]):
+            if child + 1 < self.n_heap and self._is_better(&self.heap[child + 1], &self.heap[child]):
                 child += 1
-            if not is_better(&self.heap[child], &entry):
+            if not self._is_better(&self.heap[child], &entry):
                 break
             self.heap[i] = self.heap[child]
             i = child
@@ -176,7 +247,7 @@ cdef class Merger:
         entry.first = pair.occurrences[0]
         entry.slot = slot
         self.n_heap += 1
-        while i > 0 and is_better(&entry, &self.heap[(i - 1) // 2]):
+        while i > 0 and self._is_better(&entry, &self.heap[(i - 1) // 2]):
             self.heap[i] = self.heap[(i - 1) // 2]
             i = (i - 1) // 2
         self.heap[i] = entry
@@ -207,6 +278,8 @@ cdef class Merger:
                 top.count = pair.count
                 self._sift_down(0)
                 continue
+            if self.letters != NULL:
+                return top.slot
             # there is a live occurrence, since the count is above zero
             while True:
                 position = pair.occurrences[pair.cursor]
@@ -406,6 +479,8 @@ cdef class Merger:
                     break
                 pairs[2 * done] = self.index.pairs[slot].left
                 pairs[2 * done + 1] = self.index.pairs[slot].right
+            if self.letters != NULL:
+                self._spell(pairs[2 * done], pairs[2 * done + 1])
             counts[done] = removed[done] = 0
             if slot != <uint32_t> NO_SLOT:          # a known pair need not occur
                 counts[done] = self.index.pairs[slot].count
@@ -423,7 +498,8 @@ cdef class Merger:
                 survey.sums[i].count = 0
 
 
-def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0, known=None, Workspace workspace=None):
+def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0, known=None, Workspace workspace=None,
+          spellings=None):
     """Yields the merges of a corpus in batches, each after a tenth of a second or so: (pairs uint32[k, 2], counts
     int64[k], removed int64[k]).
 
@@ -437,12 +513,13 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0, known=
     come a stage's highest count is taken to be above its threshold; it changes the time, never the result. (mix_2GB at
     32,768 ids: the highest count is 55,000 times the last one. One stage of spread 4 takes 7.8 s; two stages with fewer
     pairs watched in the first, 10.0 s; without a threshold, 15.4 s.) workspace: where arrays lie; None: in memory.
-    Raises CorpusTooLargeError, MemoryError, OSError.
+    spellings: None, or 256 bytes objects, what each byte spells: then of equal pairs not the first is merged but the
+    greatest (the left parts decide, then the right ones). Raises CorpusTooLargeError, MemoryError, OSError.
     """
     # a merge shortens the text, so there cannot be more of them than bytes
     known = np.empty((0, 2), np.uint32) if known is None else np.ascontiguousarray(known, np.uint32)
     num_merges = min(num_merges, len(known) + len(data), MAX_MERGES)
-    cdef Merger merger = Merger(Arena(counts, offsets, data, num_merges, workspace), known)
+    cdef Merger merger = Merger(Arena(counts, offsets, data, num_merges, workspace), known, spellings)
     counts = offsets = data = None          # the arena holds it all; the caller may let go of the store
     cdef PairSurvey survey
     cdef int done

@@ -129,10 +129,10 @@ class ChunkStore:
         folders, globs, "-" for standard input, URLs that fsspec knows; see find_sources. text_field: the member of a
         JSON object, or the column, that holds the text.
 
-        pattern: a split pattern, Stages, or None to take each text as one chunk. special_tokens are not counted, nor is
-        any part of them: the text on either side ends there. num_threads: None for all processors; threads change the
-        time, never the result. progress: None shows a bar on a terminal only. shard (i, n): counts only the i-th of n
-        shares of the corpus; merge() of all of them is the store of the whole.
+        pattern: a split pattern, Stages, or None to take each text as one chunk; or a Splitter. special_tokens are not
+        counted, nor is any part of them: the text on either side ends there. num_threads: None for all processors;
+        threads change the time, never the result. progress: None shows a bar on a terminal only. shard (i, n): counts
+        only the i-th of n shares of the corpus; merge() of all of them is the store of the whole.
 
         errors: "strict" raises at the first thing that is wrong: CorpusDecodeError with file and offset for bytes that
         are not UTF-8, CorpusFormatError with file and line, or row group and row, for what holds no text. "replace"
@@ -153,7 +153,7 @@ class ChunkStore:
         faults = Faults(errors)
         sources = find_sources(paths)
         check_field(sources, text_field)
-        splitter = splitter_for(pattern)
+        splitter = pattern if isinstance(pattern, Splitter) else splitter_for(pattern)
         parts = source_parts(sources, splitter, separators_of(special_tokens or ()), text_field, shard)
         total = total_size(sources)
         if total is not None:
@@ -186,7 +186,7 @@ class ChunkStore:
         The iterable is read once and not kept; the strings themselves are not subject to memory_limit. Raises TypeError
         for what is not a str, UnicodeEncodeError for lone surrogates.
         """
-        splitter = splitter_for(pattern)
+        splitter = pattern if isinstance(pattern, Splitter) else splitter_for(pattern)
         parts = text_parts(texts, splitter, separators_of(special_tokens or ()))
         sized = isinstance(texts, (list, tuple)) and all(isinstance(text, str) for text in texts)
         total = sum(map(len, texts)) if sized else None
