@@ -59,6 +59,7 @@ from cbpe.errors import (
     NoStatisticsError,
     ShardError,
     SpecialTokenError,
+    UnknownCharacterError,
     UnknownIdError,
     VocabSizeError,
 )
@@ -67,6 +68,7 @@ from cbpe.openai import encoding_for_model, get_encoding
 from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
 from cbpe.regex import RegexTokenizer
 from cbpe.training import ChunkStore
+from cbpe.word import WordTokenizer
 
 __version__ = "0.1.0"
 
@@ -90,8 +92,10 @@ __all__ = [
     "SpecialTokenError",
     "StreamDecoder",
     "Tokenizer",
+    "UnknownCharacterError",
     "UnknownIdError",
     "VocabSizeError",
+    "WordTokenizer",
     "encoding_for_model",
     "get_encoding",
     "get_stats",

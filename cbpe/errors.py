@@ -18,6 +18,13 @@ class UnknownIdError(ValueError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class UnknownCharacterError(ValueError, KeyError):
+    """A text holds a character that a WordTokenizer has no id for, and no id stands for unknown ones."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
 class VocabSizeError(ValueError, AssertionError):
     """A vocab_size below 256, the number of bytes."""
 

@@ -13,6 +13,7 @@ The tests of every part of cbpe compare with these functions. They share no code
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -244,3 +245,72 @@ def decode_bytes(ids: Iterable[int], tokens: Mapping[int, bytes]) -> bytes:
 def decode(ids: Iterable[int], tokens: Mapping[int, bytes]) -> str:
     """The text of some ids, U+FFFD in place of what is not UTF-8."""
     return decode_bytes(ids, tokens).decode("utf-8", errors="replace")
+
+
+# ---- words: the BPE of characters within words (Sennrich et al. 2016), whose symbols are strings
+
+END = "</w>"
+
+
+def word_symbols(word: str, version: str = "0.2") -> list[str]:
+    """The symbols of a word before any merge: "low" -> ["l", "o", "w</w>"], by version 0.1 ["l", "o", "w", "</w>"]."""
+    return [*word, END] if version == "0.1" else [*word[:-1], word[-1] + END]
+
+
+def join_symbols(symbols: Sequence[str], pair: tuple[str, str]) -> list[str]:
+    """["a", "a", "a</w>"], ("a", "a") -> ["aa", "a</w>"]."""
+    joined = []
+    i = 0
+    while i < len(symbols):
+        if tuple(symbols[i : i + 2]) == pair:
+            joined.append(symbols[i] + symbols[i + 1])
+            i += 2
+        else:
+            joined.append(symbols[i])
+            i += 1
+    return joined
+
+
+def learn_words(
+    words: Iterable[str], num_merges: int, min_frequency: int = 2, ties: str = "greatest", version: str = "0.2"
+) -> list[tuple[str, str]]:
+    """The merges of words, each of which is there as often as it is listed.
+
+    ties: of pairs that are equally frequent the "greatest", compared as strings, or the "first" in the words' order.
+    """
+    counts: dict[str, int] = {}
+    for word in words:
+        counts[word] = counts.get(word, 0) + 1
+    segmented = [(word_symbols(word, version), count) for word, count in counts.items()]
+    merges: list[tuple[str, str]] = []
+    while len(merges) < num_merges:
+        stats: dict[tuple[str, str], int] = {}
+        for symbols, count in segmented:
+            for pair in itertools.pairwise(symbols):
+                stats[pair] = stats.get(pair, 0) + count
+        if ties == "first":
+            best = max(stats, key=stats.__getitem__, default=None)
+        else:
+            best = max(stats, key=lambda pair: (stats[pair], pair), default=None)
+        if best is None or stats[best] < min_frequency:
+            break
+        merges.append(best)
+        segmented = [(join_symbols(symbols, best), count) for symbols, count in segmented]
+    return merges
+
+
+def segment_word(word: str, merges: Sequence[tuple[str, str]], version: str = "0.2") -> list[str]:
+    """The symbols that merges, the first of which go first, make of a word."""
+    symbols = word_symbols(word, version)
+    while True:
+        present = [pair for pair in itertools.pairwise(symbols) if pair in merges]
+        if not present:
+            return symbols
+        symbols = join_symbols(symbols, min(present, key=merges.index))
+
+
+def word_vocab(alphabet: Iterable[str], merges: Sequence[tuple[str, str]], version: str = "0.2") -> dict[str, int]:
+    """The id of each symbol: the characters sorted, the same at a word's end or the mark, the merges."""
+    characters = sorted(alphabet)
+    ends = [END] if version == "0.1" else [character + END for character in characters]
+    return {symbol: number for number, symbol in enumerate([*characters, *ends, *map("".join, merges)])}

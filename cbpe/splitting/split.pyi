@@ -1,6 +1,6 @@
 import re
 from collections.abc import Iterator
-from typing import Any, final
+from typing import Any
 
 import numpy.typing as npt
 import regex
@@ -11,7 +11,6 @@ from cbpe.splitting.stages import Stages
 REGEX_VERSION: str
 UNICODE_EDITION: str
 
-@final
 class Splitter:
     @property
     def pattern(self) -> str | Stages | None: ...
