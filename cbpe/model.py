@@ -76,6 +76,7 @@ class Model:
     that several special tokens may have (one does in OpenAI's o200k_harmony); the last of them is what decodes.
     numbers: None, or uint32[256 + m]: the outer id of each inner one, no two the same; ids and byte_ids are then None.
     whole: chunks that get this one outer id, whatever the merges say (for what is called ignore_merges elsewhere).
+    one_by_one: merge as tiktoken and tokenizers do where minbpe does otherwise: see encoding/merging.pyx.
     mends_surrogates: surrogates in a text become the character they stand for, or U+FFFD, as in tiktoken; otherwise
     they are refused, as in minbpe.
     specials_in_vocab: minbpe's vocab holds the special tokens of a model that was loaded, and not those registered
@@ -93,6 +94,7 @@ class Model:
     numbers: npt.NDArray[np.uint32] | None = None
     whole: Mapping[bytes, int] = field(default_factory=dict)
     shared_ids: frozenset[int] = frozenset()
+    one_by_one: bool = False
     mends_surrogates: bool = False
     specials_in_vocab: bool = False
     assigned: Mapping[str, Any] = field(default_factory=dict)
@@ -117,6 +119,7 @@ class Model:
             byte_ids=None,
             numbers=None,
             whole={},
+            one_by_one=False,
             mends_surrogates=False,
             preparation=None,
             assigned=assigned,
@@ -164,6 +167,7 @@ class Model:
         if name == "special_tokens":
             return replace(self, special_tokens=dict(value))
         pattern, assigned, stages = self.pattern, dict(self.assigned), self.stages
+        one_by_one = self.one_by_one and name != "merges"
         statistics = self.statistics if name in ("vocab", "inverse_special_tokens") else None
         if name == "pattern":
             pattern = value
@@ -180,7 +184,9 @@ class Model:
             stages = None
         if (pattern, assigned, stages) == (self.pattern, self.assigned, self.stages):
             statistics = self.statistics
-        return replace(self, pattern=pattern, assigned=assigned, stages=stages, statistics=statistics)
+        return replace(
+            self, pattern=pattern, assigned=assigned, stages=stages, one_by_one=one_by_one, statistics=statistics
+        )
 
     # ---- minbpe's attributes, each made anew
 
@@ -292,7 +298,8 @@ class Model:
         of the merged ids. All numbers are little-endian, 32 bits wide. Flags of a compiled pattern that was assigned
         stand behind the pattern; in place of the pattern of a model with stages stand these, as repr shows them. These
         are inner ids; if the outer ones are others, they follow, in the order of the inner ones. Then whole chunks,
-        in the order of their bytes, as special tokens, and at last what prepares texts.
+        in the order of their bytes, as special tokens; what prepares texts; and at last b"one by one", if that is how
+        merges are applied and one of them makes a lower id than it joins.
         """
         digest = hashlib.sha256()
 
@@ -320,6 +327,8 @@ class Model:
             digest.update(number.to_bytes(4, "little"))
         if self.preparation is not None:
             add(self.preparation.description())
+        if self.one_by_one and (pairs.max(axis=1, initial=0) > ids).any():
+            digest.update(b"one by one")
         return digest.hexdigest()
 
     # ---- what works with them
@@ -373,7 +382,13 @@ class Model:
 
     @lazy
     def encoder(self) -> Encoder:
-        return Encoder(*self._merge_arrays, self.first_ids, numbers=self.numbers, whole=dict(self.whole))
+        return Encoder(
+            *self._merge_arrays,
+            self.first_ids,
+            numbers=self.numbers,
+            whole=dict(self.whole),
+            one_by_one=self.one_by_one,
+        )
 
     @lazy
     def token_bytes(self) -> dict[int, bytes]:

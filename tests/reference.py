@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import regex
 
@@ -185,6 +186,34 @@ def encode_chunk(ids: Sequence[int], merges: Mapping[Pair, int]) -> list[int]:
         pair = min(present, key=merges.__getitem__)
         ids = merge(ids, pair, merges[pair])
     return ids
+
+
+def encode_one_by_one(ids: Sequence[int], merges: Mapping[Pair, int]) -> list[int]:
+    """The ids of one chunk where one occurrence of a pair is merged, the first of the lowest, and then all are looked
+    at again: b"abab", {(97, 98): 300, (300, 97): 256} -> [256, 98].
+    """
+    ids = list(ids)
+    while True:
+        present = [(merges[pair], i) for i, pair in enumerate(pairwise(ids)) if pair in merges]
+        if not present:
+            return ids
+        new_id, i = min(present)
+        ids[i : i + 2] = [new_id]
+
+
+def encode_by_ranks(chunk: bytes, ranks: Mapping[bytes, int]) -> list[int]:
+    """The ids of one chunk as tiktoken gives them: a chunk that is a token is that token, and otherwise neighbours
+    merge whose bytes together are a token, the lowest rank first, one by one.
+    """
+    if chunk in ranks:
+        return [ranks[chunk]]
+    parts = [chunk[i : i + 1] for i in range(len(chunk))]
+    while True:
+        present = [(ranks[a + b], i) for i, (a, b) in enumerate(pairwise(parts)) if a + b in ranks]
+        if not present:
+            return [ranks[part] for part in parts]
+        _, i = min(present)
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
 
 
 def encode_imported(

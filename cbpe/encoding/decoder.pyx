@@ -145,11 +145,22 @@ cdef as_array(ids):
 def add_merged(dict tokens not None, const uint32_t[:, :] pairs not None, const uint32_t[:] ids not None):
     """Adds to tokens, id -> bytes, what merges make: with b"a" and b"b" for 97 and 98, [[97, 98]] and [256] add b"ab".
 
-    A loop in Python took 0.13 s for the 100,000 merges of cl100k, which a first decode waited for.
+    A merge may stand before those of its parts: it is put off until they are there. Raises KeyError for a part that
+    nothing makes. A loop in Python took 0.13 s for the 100,000 merges of cl100k, which a first decode waited for.
     """
     cdef Py_ssize_t i
-    for i in range(ids.shape[0]):
-        tokens[ids[i]] = <bytes> tokens[pairs[i, 0]] + <bytes> tokens[pairs[i, 1]]
+    cdef list put_off = list(range(ids.shape[0]))
+    cdef list turn
+    while put_off:
+        turn, put_off = put_off, []
+        for i in turn:
+            if pairs[i, 0] in tokens and pairs[i, 1] in tokens:
+                tokens[ids[i]] = <bytes> tokens[pairs[i, 0]] + <bytes> tokens[pairs[i, 1]]
+            else:
+                put_off.append(i)
+        if len(put_off) == len(turn):
+            i = turn[0]
+            raise KeyError(pairs[i, 1] if pairs[i, 0] in tokens else pairs[i, 0])
 
 
 @cython.final

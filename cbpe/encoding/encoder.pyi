@@ -25,6 +25,7 @@ class Encoder:
         *,
         numbers: npt.NDArray[np.uint32] | None = None,
         whole: dict[bytes, int] | None = None,
+        one_by_one: bool = False,
         _cache_bytes: int = ...,
     ) -> Encoder: ...
     def encode(self, text: _Text, splitter: Splitter, num_threads: int = 1) -> list[int]: ...

@@ -101,6 +101,7 @@ cdef enum:
     HELD = 1048576              # bytes of a buffer that a worker keeps for the next call
     AHEAD = 16                  # ints that are fetched before they are used
     PIECE = 262144              # bytes of text that are worth another thread
+    TURNS = 8                   # through merges that may come before those of their parts, to find their bytes
 
 cdef size_t ALL = ~<size_t> 0    # of a text: up to its end
 CACHE_BYTES = 48 << 20          # of a worker, at most
@@ -214,6 +215,41 @@ cdef bint is_whole(const Merges *merges, const Token *tokens, id_t made) noexcep
     return True
 
 
+cdef inline bint are_close(const Merges *merges) noexcept nogil:
+    """Whether the tokens of a model that is not packed may be listed by id and encoded as short chunks. n > 0."""
+    return merges.ids_differ and merges.merged[merges.n - 1] < 4 * (<uint64_t> merges.n + 256)
+
+
+cdef int remember_tried(Model *model, Token *tokens, const uint32_t *pairs, const int64_t *by_id) except -1 nogil:
+    """Puts into the vocabulary what gives itself when it is encoded. Tokens not found in TURNS turns stay out."""
+    cdef const Merges *merges = &model.merges
+    cdef Scratch scratch
+    cdef id_t made[INLINE]
+    cdef Token *token
+    cdef const Token *left
+    cdef const Token *right
+    cdef uint64_t i, length
+    cdef bint is_new = True
+    memset(&scratch, 0, sizeof(Scratch))            # short chunks need none
+    for _ in range(TURNS):
+        if not is_new:
+            break
+        is_new = False
+        for i in range(merges.n):
+            token = &tokens[merges.merged[i]]
+            left, right = &tokens[pairs[2 * by_id[i]]], &tokens[pairs[2 * by_id[i] + 1]]
+            length = left.key[15] + right.key[15]
+            if token.key[15] > 0 or left.key[15] == 0 or right.key[15] == 0 or length > INLINE:
+                continue
+            memcpy(token.key, left.key, left.key[15])
+            memcpy(token.key + left.key[15], right.key, right.key[15])
+            token.key[15] = <uint8_t> length
+            is_new = True
+            if merge_chunk(merges, &scratch, token.key, length, made) == 1 and made[0] == merges.merged[i]:
+                remember(model, token.key, length, made[0])
+    return 0
+
+
 cdef inline size_t vocabulary_size(const Model *model) noexcept nogil:
     """Bytes for the lines, and one more, for memory need not begin where a line does."""
     return <size_t> model.line_mask + 2 * sizeof(VocabularyLine)
@@ -224,11 +260,13 @@ cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_
 
     Tokens with low ids, more frequent, come first. What has the same bytes as one that came before it stays out: if
     that found its line full, it finds it full too.
-    For cl100k 65,536 lines, of which 3 % are too full for what belongs to them. Other models have their bytes only.
-    The proof takes a few look-ups a token; to encode each made the whole encoder for cl100k in 48 ms and not in 31.
+    For cl100k 65,536 lines, of which 3 % are too full for what belongs to them. The proof takes a few look-ups a token;
+    to encode each made the whole encoder for cl100k in 48 ms and not in 31. Of models that are not packed tokens are
+    encoded, if their ids lie close enough for an array; otherwise only bytes are there.
     """
     cdef const Merges *merges = &model.merges
-    cdef uint64_t n_tokens = model.whole.n + 256 + (merges.n if merges.is_packed else 0)
+    cdef bint has_tokens = merges.n > 0 and (merges.is_packed or are_close(merges))
+    cdef uint64_t n_tokens = model.whole.n + 256 + (merges.n if has_tokens else 0)
     cdef uint64_t i, length
     cdef uint64_t n_lines = 1
     cdef uint8_t byte[16]
@@ -254,7 +292,7 @@ cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_
     for i in range(256):
         byte[0] = <uint8_t> i
         remember(model, byte, 1, merges.byte_ids[i])
-    if not merges.is_packed or merges.n == 0:
+    if not has_tokens:
         return 0
     tokens = <Token *> calloc(<size_t> merges.merged[merges.n - 1] + 1, sizeof(Token))
     if tokens == NULL:
@@ -265,6 +303,10 @@ cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_
         token.key[0] = <uint8_t> i
         token.key[15] = 1
         token.is_proved = True
+    if not merges.is_packed:
+        remember_tried(model, tokens, pairs, by_id)
+        free(tokens)
+        return 0
     for i in range(merges.n):
         token = &tokens[merges.merged[i]]
         token.left = pairs[2 * by_id[i]]
@@ -873,6 +915,8 @@ cdef class Encoder:
         byte_ids: 256 bytes, the id of each byte value before any merge; None: the byte itself.
         numbers: uint32[the highest of those ids + 1], below 2**32 - 1: what is given out in place of each id; None: the
             ids themselves. It decides about nothing else.
+        one_by_one: merge as tiktoken and tokenizers do, see merging.pyx; it matters only if a merge makes a lower id
+            than one of those it joins.
         whole: dict bytes -> id, below 2**32 - 1: chunks that get this one id, whatever the merges say. It is given out
             as it is, whether there are numbers or not.
         _cache_bytes: what the memory of chunks may take, for each thread that encodes at the same time.
@@ -889,7 +933,8 @@ cdef class Encoder:
     cdef uint64_t cache_bytes
 
     def __cinit__(self, const uint32_t[:, ::1] pairs not None, const uint32_t[::1] ids not None, bytes byte_ids=None,
-                  *, const uint32_t[::1] numbers=None, dict whole=None, uint64_t _cache_bytes=CACHE_BYTES):
+                  *, const uint32_t[::1] numbers=None, dict whole=None, bint one_by_one=False,
+                  uint64_t _cache_bytes=CACHE_BYTES):
         cdef Model *model = &self.model             # all zero, as every new object is
         cdef const int64_t[::1] by_id
         cdef const uint32_t *first_pair = NULL
@@ -904,6 +949,7 @@ cdef class Encoder:
             byte_ids = bytes(range(256))
         if len(byte_ids) != 256:
             raise ValueError(f"byte_ids must hold 256 bytes, not {len(byte_ids)}")
+        model.merges.one_by_one = one_by_one
         by_id = np.argsort(np.asarray(ids), kind="stable").astype(np.int64)
         if m > 0:
             first_pair, first_id, first_by_id = &pairs[0, 0], &ids[0], &by_id[0]

@@ -19,6 +19,7 @@ cdef struct Merges:
     id_t *merged                # [n], the id that slot's merge makes, ascending
     uint32_t n
     bint ids_differ             # no two merges make the same id
+    bint one_by_one             # only the first occurrence of a pair is merged before all are looked at again
     bint is_packed              # merge_lanes may be taken: what follows is there
     id_t byte_ids[256]
     int32_t *byte_packed        # [256 * 256], the id that two bytes make << 6, or NONE

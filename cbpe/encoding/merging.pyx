@@ -6,6 +6,11 @@ minbpe's rule for one chunk: as long as two tokens stand side by side, take amon
 merge has the lowest id (among equals the pair that occurs first), replace all its occurrences from left to right, and
 look again.
 
+tiktoken and Hugging Face's tokenizers replace one occurrence and look again, *one by one*. That is the same unless a
+merge makes a lower id than one of those it joins: then what has just been made may go on merging before the pair's next
+occurrence has its turn. With ab -> 300 and 300 a -> 256, "abab" is 300 300 for minbpe and 256 b one by one. The second
+and third way do either.
+
 A merge has a *slot*, its place among all merges sorted by id. Three ways through a chunk:
 
 *Short chunks of packed models* (up to 62 bytes; models in which every merge makes an id of its own above those it
@@ -418,7 +423,7 @@ cdef inline uint32_t merge_short(const Merges *merges, const uint8_t *chunk, uin
         read = write = first
         is_new = False                  # whether the token written last is the merge's
         while read < n:
-            if slots[read] == best:
+            if slots[read] == best and (read == first or not merges.one_by_one):
                 out[write] = made
                 if write > 0:
                     slots[write - 1] = pairtable_find(&merges.slots, pair_key(out[write - 1], made))
@@ -663,6 +668,9 @@ cdef int64_t merge_long(const Merges *merges, Scratch *work, const uint8_t *chun
         else:
             slot = work.runs[run].slot
             made = merges.merged[slot]
+            if merges.one_by_one:
+                merge_at(merges, work, n, head, made)
+                continue
             run = join_all(work, slot)
             work.newest[slot] = <uint32_t> NOWHERE
             while not work.runs[run].head & <uint32_t> RUN:
