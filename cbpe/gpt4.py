@@ -1,8 +1,8 @@
 """GPT4Tokenizer: GPT-4's encoding as minbpe has it, and minbpe's way to find merges behind published ranks.
 
 The encoding is one of OpenAI's (openai.py), cl100k_base; minbpe's differs from it in the pattern. recover_merges finds
-the pair that each token of an encoding was merged from. That takes seconds, so its results for OpenAI's encodings come
-with the package (cbpe/data).
+the pair that each token of an encoding was merged from; for OpenAI's encodings what it finds comes with the package
+(cbpe/data).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
+from cbpe.formats.recover import recover
 from cbpe.model import Model, Pair
 from cbpe.openai import CL100K_SPECIAL_TOKENS, OpenAITokenizer, published_model
 from cbpe.patterns import GPT4_SPLIT_PATTERN
@@ -63,14 +64,15 @@ def recover_merges(mergeable_ranks: Mapping[bytes, int]) -> dict[Pair, int]:
     {b"a": 0, b"b": 1, b"c": 2, b"ab": 3, b"abc": 4} -> {(0, 1): 3, (3, 2): 4}. Raises ValueError naming a token that no
     two tokens of lower rank make.
     """
+    tokens = sorted(mergeable_ranks, key=mergeable_ranks.__getitem__)
+    longer = [token for token in tokens if len(token) > 1]
+    by_inner_id = [bytes([value]) for value in range(256)] + longer
     merges: dict[Pair, int] = {}
-    for token, rank in sorted(mergeable_ranks.items(), key=lambda item: item[1]):
-        if len(token) == 1:
-            continue
-        parts = bpe(mergeable_ranks, token, max_rank=rank)
-        if len(parts) != 2 or not all(part in mergeable_ranks for part in parts):
-            raise ValueError(f"token {token!r} of rank {rank} is not a merge of two tokens of lower rank: {parts}")
-        merges[mergeable_ranks[parts[0]], mergeable_ranks[parts[1]]] = rank
+    for token, pair in zip(longer, recover(tokens).tolist(), strict=True):
+        left, right = (by_inner_id[part] for part in pair)
+        if left not in mergeable_ranks or right not in mergeable_ranks:
+            raise ValueError(f"token {token!r} is a merge of {left!r} and {right!r}, which are not both tokens")
+        merges[mergeable_ranks[left], mergeable_ranks[right]] = mergeable_ranks[token]
     return merges
 
 

@@ -3,9 +3,8 @@
     python scripts/make_openai_data.py PATH/r50k_base.tiktoken PATH/p50k_base.tiktoken ...
 
 A rank file holds a line per token, its bytes in base64 and its rank, which is its id; how the token was merged it does
-not say. Merging the token's bytes with the ranks below its own ends in the two tokens that it was made of. The 256
-tokens of one byte hold the ranks 0..255, though not in the order of the bytes: their order is kept too. Ranks that no
-token has are kept as skipped.
+not say, but that follows from the ranks (cbpe/formats/recover.pyx). The 256 tokens of one byte hold the ranks 0..255,
+though not in the order of the bytes: their order is kept too. Ranks that no token has are kept as skipped.
 
 The files made are described in cbpe/data/merges.py. Which table a rank file is, its sha256 says; another file is
 refused. Versions of zlib may pack differently; what is held is the same.
@@ -16,12 +15,12 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from cbpe.data import merges
+from cbpe.formats.recover import recover as recover_pairs
 
 
 def read_ranks(data: bytes) -> dict[bytes, int]:
@@ -33,21 +32,6 @@ def read_ranks(data: bytes) -> dict[bytes, int]:
     return ranks
 
 
-def parents(ranks: dict[bytes, int], token: bytes, rank: int) -> tuple[int, int]:
-    """The ids that were merged into the token: with {a: 0, b: 1, ab: 2, abb: 3}, b"abb" of rank 3 gives (2, 1)."""
-    parts = [token[i : i + 1] for i in range(len(token))]
-    while len(parts) > 2:
-        candidates = [ranks.get(left + right, rank) for left, right in pairwise(parts)]
-        lowest = min(candidates)
-        if lowest >= rank:
-            break
-        at = candidates.index(lowest)
-        parts[at : at + 2] = [parts[at] + parts[at + 1]]
-    if len(parts) != 2:
-        raise ValueError(f"the token {token!r} of rank {rank} is not a merge of two tokens of lower ranks")
-    return ranks[parts[0]], ranks[parts[1]]
-
-
 def recover(ranks: dict[bytes, int]) -> merges.Table:
     """The merges behind the ranks, in the order of their ids."""
     tokens = sorted(ranks, key=ranks.__getitem__)
@@ -56,8 +40,8 @@ def recover(ranks: dict[bytes, int]) -> merges.Table:
     if any(len(token) != 1 for token in tokens[:256]):
         raise ValueError("the first 256 ranks are not those of the bytes")
     byte_ids = bytes(ranks[bytes([value])] for value in range(256))
-    pairs = np.array([parents(ranks, token, ranks[token]) for token in tokens[256:]], dtype=np.uint32).reshape(-1, 2)
     ids = np.array([ranks[token] for token in tokens[256:]], dtype=np.uint32)
+    pairs = np.concatenate([np.frombuffer(byte_ids, np.uint8).astype(np.uint32), ids])[recover_pairs(tokens)]
     return merges.Table(pairs, None if len(ids) == 0 or ids[-1] == len(ranks) - 1 else ids, byte_ids)
 
 
