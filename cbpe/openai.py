@@ -127,10 +127,10 @@ class OpenAITokenizer(RegexTokenizer):
         )
 
     def save(self, file_prefix: str | os.PathLike[str]) -> NoReturn:
-        """Not possible: a .model file cannot say how the bytes are permuted. save_vocab writes the tokens to read."""
+        """Not possible: a .model file cannot say how the bytes are permuted. save_tiktoken writes a file that can."""
         raise NotImplementedError(
-            f"{type(self).__name__} cannot be saved: a .model file does not hold its permutation of the bytes, and the "
-            "package makes it anew at once; save_vocab(file) writes its tokens for people to read"
+            f"{type(self).__name__} cannot be saved: a .model file does not hold its permutation of the bytes; "
+            "save_tiktoken(path) writes a file that does, save_vocab(file) the tokens for people to read"
         )
 
     def load(self, model_file: str | os.PathLike[str]) -> NoReturn:
