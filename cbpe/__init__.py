@@ -31,6 +31,7 @@ A corpus becomes a model:
 A prompt becomes ids, and ids become text:
 
     regex, basic        the tokenizers: what people call
+    word, clip          the same for characters within words, by splitting/words and encoding/words
     openai, gpt4        the same with merges that OpenAI published, which stand in data
     native, base        what they share
     special             special tokens, which there can be, and what a caller allows

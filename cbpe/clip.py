@@ -53,9 +53,6 @@ _CLEANING: dict[str, Callable[[str], str]] = {
 class ClipModel(WordModel):
     """CLIP's merges; special tokens are found where the pattern finds them."""
 
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | {"alphabet": [symbol.hex() for symbol in self.alphabet]}
-
     def cutter(self, allowed_special: str | Set[str]) -> Cutter:
         return ClipCutter(self.specials, self.compiled, allowed_special)
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import regex
 
 from cbpe.encoding.decoder import Decoder
 from cbpe.encoding.files import Encode
@@ -131,7 +132,7 @@ class WordModel(Model):
             "pattern": self.pattern,
             "lower": self.lower,
             "unk": self.unk,
-            "alphabet": "".join(symbol.decode() for symbol in self.alphabet),
+            "alphabet": "".join(symbol.decode("utf-8", "backslashreplace") for symbol in self.alphabet),
             "special_tokens": dict(self.special_tokens),
         }
 
@@ -180,6 +181,11 @@ class WordTokenizer(NativeTokenizer):
 
     Ids: the characters in the order of their code points, the same at a word's end (by version 0.1 "</w>" alone), and
     the merges in their order. Decoding puts a space where a word ends, except at the end.
+
+    By default merges, and what segment writes, are those of subword-nmt to the byte, with two exceptions. If words hold
+    whitespace (tabs, no-break spaces), subword-nmt merges some symbols in the wrong place and so counts some pairs
+    wrong; pattern=r"\\S+" keeps whitespace out of words. And if the text itself holds "</w>", subword-nmt may take that
+    for the mark, which is something else here.
     """
 
     _model: WordModel
@@ -570,7 +576,7 @@ class WordTokenizer(NativeTokenizer):
                 version=settings["version"],
                 unk=settings.get("unk"),
             ).registered(settings["special_tokens"])
-        except (ValueError, re.error) as error:
+        except (ValueError, regex.error) as error:
             raise ModelFileError(f"{name}: line 2: {error}") from None
         self._model = model
 
