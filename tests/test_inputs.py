@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 import pytest
 import reference
 import zstandard
+from budget import thorough
 from hypothesis import given
 from hypothesis import strategies as st
 from peak import PEAK_MEMORY, needs_peak_memory
@@ -215,6 +216,7 @@ def test_columns_of_strings_of_every_type(tmp_path, kind):
     assert list(ChunkStore.from_files(empty)) == []
 
 
+@thorough
 @needs_peak_memory
 def test_memory_does_not_grow_with_a_row_group(tmp_path):
     write_parquet(tmp_path / "a.parquet", [f"{i} words " * 400 for i in range(50_000)], compression="none")

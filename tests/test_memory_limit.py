@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from budget import limits_memory
+from budget import limits_memory, thorough
 from peak import PEAK_MEMORY, needs_peak_memory
 
 from cbpe import BasicTokenizer, RegexTokenizer, memory
@@ -468,6 +468,7 @@ print(peak_memory() - before)
 """
 
 
+@thorough
 @needs_peak_memory
 def test_the_peak_of_counting_honours_the_limit(tmp_path):
     path = tmp_path / "corpus.txt"
@@ -485,6 +486,7 @@ def test_the_peak_of_counting_honours_the_limit(tmp_path):
     assert int(run(PEAK, path, "64MB", "iterator")) <= 64_000_000
 
 
+@thorough
 @LINUX
 @limits_memory
 def test_the_need_is_told_before_memory_runs_out(tmp_path):

@@ -154,6 +154,7 @@ def maker() -> ModuleType:
     return module
 
 
+@thorough
 @each
 def test_the_data_are_what_the_script_makes_of_the_original(name: str, maker: ModuleType) -> None:
     ranks = ranks_of(name, maker)

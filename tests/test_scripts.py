@@ -14,6 +14,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from budget import thorough
 
 import cbpe
 
@@ -182,29 +183,28 @@ def test_an_output_that_cannot_be_written_is_known_before_counting(folder: Path)
 # ---------------------------------------------------------------------------- the source distribution
 
 
-@pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The names in the sdist of this checkout, made from a copy of what git would hold of it."""
-    if importlib.util.find_spec("Cython") is None or importlib.util.find_spec("setuptools") is None:
-        pytest.skip("making an sdist takes Cython and setuptools (the test extra)")
-    if not (ROOT / "setup.py").exists():
-        pytest.skip("these tests run outside a checkout")
-    copy = tmp_path_factory.mktemp("sdist") / "checkout"
+def sdist(folder: Path) -> set[str]:
+    """The names in the sdist of this checkout, made in a folder from a copy of what git would hold of it."""
     ignored = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "*.so", "*.pyd")
-    shutil.copytree(ROOT, copy, ignore=ignored)
-    subprocess.run([sys.executable, "setup.py", "-q", "sdist"], cwd=copy, check=True, capture_output=True, timeout=300)
-    (archive,) = (copy / "dist").glob("*.tar.gz")
+    shutil.copytree(ROOT, folder / "checkout", ignore=ignored)
+    command = [sys.executable, "setup.py", "-q", "sdist"]
+    subprocess.run(command, cwd=folder / "checkout", check=True, capture_output=True, timeout=600)
+    (archive,) = (folder / "checkout" / "dist").glob("*.tar.gz")
     with tarfile.open(archive) as files:
         return {name.partition("/")[2] for name in files.getnames()}
 
 
-def test_the_sdist_holds_every_source_of_the_package(sdist: set[str]) -> None:
+@thorough
+@pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="these tests run outside a checkout")
+@pytest.mark.skipif(
+    importlib.util.find_spec("Cython") is None or importlib.util.find_spec("setuptools") is None,
+    reason="making an sdist takes Cython and setuptools (the test extra)",
+)
+def test_the_sdist_holds_every_source_of_the_package_and_no_generated_code(tmp_path: Path) -> None:
+    names = sdist(tmp_path)
     suffixes = {".py", ".pyx", ".pxd", ".pyi", ".h", ".bin", ".typed"}
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "cbpe").rglob("*") if path.suffix in suffixes}
     others = {"cbpe/py.typed", "setup.py", "pyproject.toml", "LICENSE", "NOTICE", "README.md", "tests/test_scripts.py"}
-    assert sources | others <= sdist
-
-
-def test_the_sdist_holds_no_generated_code(sdist: set[str]) -> None:
+    assert sources | others <= names
     products = (".c", ".cpp", ".so", ".pyd", ".pyc")
-    assert [name for name in sdist if name.endswith(products) or name.startswith("build/")] == []
+    assert [name for name in names if name.endswith(products) or name.startswith("build/")] == []
