@@ -57,8 +57,8 @@ setup(
             *map(module, sorted(Path("cbpe").rglob("*.pyx"))),
             Extension(SHARED, [], extra_compile_args=compile_args, extra_link_args=link_args),
         ],
-        # Cython looks at times alone when it asks whether a module's C is what its directives make of it; and beside the
-        # modules when it counts lines.
+        # Cython looks at times alone when it asks whether a module's C is what its directives make of it; and when it
+        # counts lines it looks for the C beside the modules.
         build_dir=None if COVERAGE else "build/cython" + "-debug" * DEBUG,
         shared_utility_qualified_name=SHARED,
         compiler_directives={
