@@ -13,12 +13,14 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tqdm import tqdm
 
 from cbpe import ChunkStore, RegexTokenizer
 from cbpe.errors import ChunkStoreError
@@ -27,6 +29,7 @@ from cbpe.threads import heeding_ctrl_c, in_order
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="limits and mapped files as POSIX has them")
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, or needs what Linux alone has")
+ROOT = Path(__file__).parent.parent
 TEXT = "the cat sat on the mat.\nThe 12345 cats' mats\n\n\nhé hé 猫 <e>\n" * 200
 
 
@@ -40,7 +43,7 @@ def run(script: str, *arguments: object, **environment: str) -> str:
     return result.stdout
 
 
-def trained(vocab_size: int = 300) -> RegexTokenizer:
+def trained(vocab_size: int = 280) -> RegexTokenizer:
     tokenizer = RegexTokenizer()
     tokenizer.train(TEXT, vocab_size)
     return tokenizer
@@ -107,6 +110,17 @@ def test_files_are_written_where_a_system_cannot_do_that(
     assert raised.value.filename == str(tmp_path / "no" / "a")
 
 
+@POSIX
+def test_the_old_file_or_the_new_one_whatever_the_moment_of_a_kill() -> None:
+    """scripts/torture.py says what it does; here a few rounds of it."""
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "torture.py"), "--rounds", "6", "--seconds", "60"],
+        capture_output=True, text=True, timeout=300,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.count(" killed, ") == 6
+
+
 # ---- errors do not hold on to what they met
 
 
@@ -139,6 +153,38 @@ def test_an_error_from_a_thread_lets_go_of_files_at_once(call: Callable[[Any], o
         assert not any(each() for each in held)
     finally:
         gc.enable()
+
+
+# ---- bars
+
+
+def test_a_call_leaves_no_thread_shown_bars_or_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_text(TEXT, encoding="utf-8")
+    before = threading.active_count()
+    for progress in (None, False, True):
+        tokenizer = RegexTokenizer()
+        tokenizer.train_from_files(tmp_path / "a.txt", 280, progress=progress)
+        tokenizer.encode_file(tmp_path / "a.txt", tmp_path / "a.bin", progress=progress)
+        assert threading.active_count() == before
+        shown = capsys.readouterr().err
+        assert [word in shown for word in ("counting", "merging", "encoding")] == [progress is True] * 3
+
+
+def test_without_a_bar_no_lock_is_taken_that_processes_share(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(TEXT, encoding="utf-8")
+    tokenizer = trained()
+    ended = threading.Event()
+
+    def work() -> None:
+        tokenizer.train_from_files(tmp_path / "a.txt", 280)
+        tokenizer.encode_file(tmp_path / "a.txt", tmp_path / "a.bin")
+        ended.set()
+
+    with tqdm.get_lock():           # as a process holds it for ever that was killed
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        assert ended.wait(60)
+    thread.join()
 
 
 # ---- files that become shorter
