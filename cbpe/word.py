@@ -207,6 +207,8 @@ class WordTokenizer(NativeTokenizer):
         if unk is not None:
             check_word(unk)
         pattern = WORD_PATTERN if pattern is None else pattern
+        if not isinstance(pattern, str):
+            raise TypeError(f"pattern must be a str, not {type(pattern).__name__}")
         WordSplitter(pattern)                   # says what is wrong with it
         self._ties = ties
         self._model = _with_unk(WordModel(pattern=pattern, lower=bool(lower), version=version, unk=unk), {})

@@ -7,12 +7,14 @@ import io
 import itertools
 import pickle
 import random
+import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import reference
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -398,6 +400,10 @@ def test_what_does_not_go_with_words_is_refused() -> None:
     for wrong in ({"ties": "last"}, {"version": "0.3"}, {"unk": ""}):
         with pytest.raises(ValueError, match=r"ties|version|empty"):
             WordTokenizer(**wrong)
+    with pytest.raises(TypeError, match="pattern must be a str"):
+        WordTokenizer(re.compile("a"))
+    with pytest.raises(regex.error):
+        WordTokenizer("(")
 
 
 def test_a_stream_and_offsets_have_a_space_behind_each_word() -> None:
