@@ -215,8 +215,8 @@ class Tokenizer:
             what = " and ".join(name for name, is_lost in lost.items() if is_lost)
             raise ModelFileError(
                 f"a .model file cannot hold this tokenizer: {what} would be lost, for bytes have the ids 0..255 there, "
-                "merges the following ones, and one pattern splits texts; save_tiktoken and save_huggingface write files "
-                "that cbpe.load reads, save_vocab writes the tokens for people to read"
+                "merges the following ones, and one pattern splits texts; save_tiktoken and save_huggingface write "
+                "files that cbpe.load reads, save_vocab writes the tokens for people to read"
             )
         if "compiled_pattern" in model.assigned:
             raise ModelFileError(
