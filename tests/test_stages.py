@@ -12,6 +12,7 @@ import json
 import pickle
 import random
 from collections import Counter
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,9 @@ from click.testing import CliRunner
 from cbpe import ChunkStore, RegexTokenizer
 from cbpe.cli import command
 from cbpe.errors import ChunkStoreError, ModelFileError
-from cbpe.patterns import GPT4_SPLIT_PATTERN, NAMED_PATTERNS
-from cbpe.splitting import Stages, splitter_for
-from cbpe.splitting.stages import KEEPS, Stage
+from cbpe.patterns import BYTE_LEVEL_SPLIT_PATTERN, GPT4_SPLIT_PATTERN, NAMED_PATTERNS
+from cbpe.splitting import Stages, split, splitter_for
+from cbpe.splitting.stages import KEEPS, NAMED_STAGES, Stage, digits, punctuation
 
 WORDS = r" ?\w+"
 PATTERNS = [r"\d", r"\d+", r"\d{1,3}", r"[ab]", r"^.", r".$", r"a(?!b)", r"(?<=a)b", r"(a)(b)?", WORDS, r"\s+(?!\S)|\s"]
@@ -217,6 +218,74 @@ def test_stages_are_what_hugging_face_does() -> None:
         splitter, pre = splitter_for(Stages(stages)), pre_tokenizer(stages)
         for text in rng.sample(some, 40):
             assert splitter.split(text) == pieces_of(pre, text), (stages, text)
+
+
+CODE_POINTS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+SOME_CODE_POINTS = [*CODE_POINTS[:0x800], *CODE_POINTS[0x800:0x20000:37]]
+
+
+@cache
+def regex_has_the_edition() -> bool:
+    numbers = [ord(number) for number in regex.findall(r"\p{N}", "".join(CODE_POINTS))]
+    return numbers == [c for c, class_ in enumerate(split._character_classes()) if class_ == 2]
+
+
+def need_the_editions() -> Any:
+    """The package tokenizers, if it and regex have the editions of Unicode that the classes were made for."""
+    tokenizers = pytest.importorskip("tokenizers")
+    if not tokenizers.__version__.startswith("0.23."):
+        pytest.skip(f"digits and punctuation are those of tokenizers 0.23, not {tokenizers.__version__}")
+    if not regex_has_the_edition():
+        pytest.skip("regex follows another edition of Unicode")
+    return tokenizers
+
+
+def test_digits_on_every_code_point() -> None:
+    tokenizers = need_the_editions()
+    for individual, text in [(True, "".join(CODE_POINTS)), (False, "a12½³x 4".join(SOME_CODE_POINTS))]:
+        splitter = splitter_for(Stages([digits(individual)]))
+        pre = tokenizers.pre_tokenizers.Digits(individual_digits=individual)
+        assert splitter.split(text) == pieces_of(pre, text)
+
+
+@pytest.mark.parametrize("keep", ["all", "between", "with_previous", "with_next", "runs"])
+def test_punctuation_on_every_code_point(keep: str) -> None:
+    pre = need_the_editions().pre_tokenizers.Punctuation(BEHAVIORS[keep][0])
+    splitter = splitter_for(Stages([punctuation(keep)]))
+    text = "".join(CODE_POINTS) if keep == "all" else "a,b ?!".join(SOME_CODE_POINTS)
+    assert splitter.split(text) == pieces_of(pre, text)
+    assert punctuation() == punctuation("all")
+
+
+def named_pre_tokenizer(name: str) -> Any:
+    """The pre-tokenizers of the published file, without ByteLevel's names for bytes."""
+    tokenizers = need_the_editions()
+    if name == "starcoder":
+        by_words = tokenizers.pre_tokenizers.Split(tokenizers.Regex(BYTE_LEVEL_SPLIT_PATTERN), "isolated")
+        return tokenizers.pre_tokenizers.Sequence([tokenizers.pre_tokenizers.Digits(individual_digits=True), by_words])
+    return pre_tokenizer([tuple(stage) for stage in NAMED_STAGES[name].stages])
+
+
+@pytest.mark.parametrize("name", NAMED_STAGES)
+def test_named_stages(name: str) -> None:
+    pre, splitter = named_pre_tokenizer(name), splitter_for(NAMED_STAGES[name])
+    assert splitter.pattern == NAMED_STAGES[name]
+    rng = random.Random(6)
+    trouble = "'''  \n\n\r\t123sSltbBéß.,/!-$^\u3000\x85\u0301\u200b\x00١½Ⅷ中文あア・゛ー๔"
+    some = ["".join(rng.choices(trouble, k=rng.randint(1, 30))) for _ in range(4000)]
+    some += ["".join(letters) for letters in itertools.product("a1 中.\n\u0301", repeat=4)]
+    some += [path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_s*.py")]
+    stages = list(NAMED_STAGES[name].stages)
+    for text in some:
+        assert splitter.split(text) == pieces_of(pre, text), text
+        if len(text) < 100:
+            assert splitter.split(text) == [part.encode() for part in twin(stages, text)], text
+
+
+def test_deepseek_splits_numbers_and_chinese_first() -> None:
+    splitter = splitter_for(NAMED_STAGES["deepseek3"])
+    chunks = ["Number", " ", "123", "456", " ", "中文", " text", ".\n", " it", "'s"]
+    assert splitter.split("".join(chunks)) == [chunk.encode() for chunk in chunks]
 
 
 # --- Through the whole library ---

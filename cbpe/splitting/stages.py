@@ -15,8 +15,8 @@ parts it keeps, the matches of its pattern and what lies between them:
 
 An empty match is no piece, but parts what lies on its sides.
 
-The classes of characters are those of the regex package, as everywhere; digits and punctuation are those of
-Hugging Face's tokenizers, which have tables of their own in place of a pattern.
+The classes of characters in a pattern are those of the regex package, as everywhere. digits, punctuation and
+BYTE_LEVEL are stages for those of Hugging Face's pre-tokenizers that have no pattern.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import regex
+
+from cbpe.patterns import BYTE_LEVEL_SPLIT_PATTERN
 
 # Which neighbouring parts are one piece, by whether they are matches: with_previous joins a match to what lies before.
 _JOINED: dict[str, tuple[tuple[bool, bool], ...]] = {
@@ -69,6 +71,59 @@ class Stages:
         """What pieces takes. Raises regex.error."""
         return [(regex.compile(pattern), keep) for pattern, keep in self.stages]
 
+
+# --- Hugging Face's pre-tokenizers ---
+
+# Their classes of characters, in tokenizers 0.23, are those of older editions of Unicode: (?!...) is what regex has
+# beyond them, and two characters that were punctuation are none any more.
+_DIGIT = r"(?![\U0001246F\U00012475-\U0001247F\U00012550-\U00012686])\p{N}"
+_PUNCTUATION = (
+    r"(?!["
+    r"\u061D\u09FD\u0A76\u0C77\u0C84\u1B4E-\u1B4F\u1B7D-\u1B7F\u2E43-\u2E4F\u2E52-\u2E5D\u2E60-\u2E63\U00010D6E"
+    r"\U00010EAD\U00010ED0\U00010F55-\U00010F59\U00010F86-\U00010F89\U000113D4-\U000113D5\U000113D7-\U000113D8"
+    r"\U0001144B-\U0001144F\U0001145A-\U0001145B\U0001145D\U00011660-\U0001166C\U000116B9\U0001183B"
+    r"\U00011944-\U00011946\U000119E2\U00011A3F-\U00011A46\U00011A9A-\U00011A9C\U00011A9E-\U00011AA2"
+    r"\U00011B00-\U00011B09\U00011BE1\U00011C41-\U00011C45\U00011C70-\U00011C71\U00011EF7-\U00011EF8"
+    r"\U00011F43-\U00011F4F\U00011FFF\U00012FF1-\U00012FF2\U00016D6D-\U00016D6F\U00016E97-\U00016E9A\U00016FE2"
+    r"\U0001E5FF\U0001E95E-\U0001E95F"
+    r"])[\p{P}$+<=>^`|~\u166D\U000111C9]"
+)
+
+# ByteLevel with use_regex. What it has besides is no splitting: a space in front, and names for bytes.
+BYTE_LEVEL = Stage(BYTE_LEVEL_SPLIT_PATTERN, "all")
+
+
+def digits(individual: bool) -> Stage:
+    """Digits: each number is a piece, or each run of them; a number is \\p{N}. "a12" -> "a", "1", "2" or "a", "12"."""
+    return Stage(_DIGIT, "all" if individual else "runs")
+
+
+def punctuation(keep: str = "all") -> Stage:
+    """Punctuation: \\p{P}, and in ASCII also $ + < = > ^ ` | ~ . Its behavior is keep. "a, b" -> "a", ",", " b"."""
+    return Stage(_PUNCTUATION, keep)
+
+
+# What may be said in place of stages.
+NAMED_STAGES = {
+    # DeepSeek V3, R1 and their successors (deepseek-ai/DeepSeek-V3, tokenizer.json, where line ends stand as such).
+    "deepseek3": Stages(
+        [
+            (r"\p{N}{1,3}", "all"),
+            (r"[一-龥぀-ゟ゠-ヿ]+", "all"),
+            (
+                r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|"""
+                "[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|"
+                r"\s+(?!\S)|\s+",
+                "all",
+            ),
+        ]
+    ),
+    # StarCoder (bigcode/starcoder, tokenizer.json), SmolLM, Cohere's Command R (which also normalizes).
+    "starcoder": Stages([digits(individual=True), BYTE_LEVEL]),
+}
+
+
+# --- Splitting ---
 
 Step = tuple[Any, str]      # a compiled pattern, and what is kept
 
