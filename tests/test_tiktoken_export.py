@@ -173,7 +173,7 @@ REWRITTEN = {
     r"\h+|\w+": r"[\t\p{Zs}]+|\w+",
     r"[\h\n]+|\w+": r"[\t\p{Zs}\n]+|\w+",
     r"\<+|\w+|\>": r"<+|\w+|>",
-    r"\N{COLON}+|[\N{COMMA}]": r"\x{3A}+|[\x{2C}]",
+    r"\N{COLON}+|[\N{COMMA}\N{SLIGHTLY SMILING FACE}]": r"\u003A+|[\u002C\U0001F642]",
     "(?x) [ #]+ # text $ [\n | \\w+$ | .": "(?x) [ #]+ # text $ [\n | \\w+(?=\\n?\\z) | .",
     r"(?i:in)|\w|\s": "(?i:(?-i:[iIİ])n)|\\w|\\s",
     r"(?i)[a-f]+|[h-k]+|\W": "(?i)[a-f]+|(?:(?-i:[iIİ])|(?!(?-i:[iIİı]))[h-k])+|\\W",

@@ -10,8 +10,8 @@ on nearly all that split patterns are made of, possessive quantifiers included. 
     [[:alpha:]] of all scripts                          of ASCII                        [\p{Alphabetic}]
     \h horizontal whitespace                            hexadecimal digits              [\t\p{Zs}]
     \< and \> are < and >                               begin and end of a word         < and >
-    \N{HYPHEN}                                          nothing that is known           \x{2010}
-    (?i)i matches U+0130 too, and I U+0131 not          i and I only                    (?-i:[iI\x{130}])
+    \N{HYPHEN}                                          nothing that is known           \u2010
+    (?i)i matches U+0130 too, and I U+0131 not          i and I only                    (?-i:[iI\u0130])
     flags given to regex.compile                        -                               (?i)
 
 Whether the result is read alike is for check_export to find out: it is compared, not believed.
@@ -133,7 +133,9 @@ def _class(token: str) -> str:
 
 
 def _character(name: str) -> str:
-    return rf"\x{{{ord(unicodedata.lookup(name)):X}}}"
+    """"HYPHEN" -> "\\u2010", which both engines read."""
+    number = ord(unicodedata.lookup(name))
+    return rf"\u{number:04X}" if number < 1 << 16 else rf"\U{number:08X}"
 
 
 def _folded(token: str, there: str, flags: set[str]) -> str:
