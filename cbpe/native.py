@@ -36,6 +36,7 @@ from cbpe.errors import (
 from cbpe.files import atomic_write
 from cbpe.formats import minbpe
 from cbpe.inputs.sources import StrPath, check_field, find_sources
+from cbpe.likeness import TiktokenNames
 from cbpe.model import Model
 from cbpe.special import MAX_ID, check_special_tokens, check_word
 from cbpe.splitting.split import Splitter
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     Self = TypeVar("Self", bound="NativeTokenizer")
 
 
-class NativeTokenizer(Tokenizer):
+class NativeTokenizer(TiktokenNames, Tokenizer):
     """Training, encoding and decoding; a subclass says how texts are split."""
 
     inverse_special_tokens = Attribute[dict[int, str]]("dict int -> str: the special token of each id.")
@@ -572,6 +573,10 @@ class NativeTokenizer(Tokenizer):
             return [self._ids_of_parts(each) for each in parts]
         return encode_lists(model.encoder, self._splitter(model), parts, number)
 
+    def encode_ordinary_batch(self, texts: Iterable[str], num_threads: int | None = None) -> list[list[int]]:
+        """The ids of each of many texts, whatever they hold being text: encode_batch with allowed_special="none"."""
+        return self.encode_batch(texts, "none", num_threads)
+
     def encode_batch_to_numpy(
         self,
         texts: Iterable[str],
@@ -846,15 +851,16 @@ class NativeTokenizer(Tokenizer):
 
     # ---- decoding
 
-    def decode(self, ids: Iterable[SupportsIndex] | npt.NDArray[Any]) -> str:
+    def decode(self, ids: Iterable[SupportsIndex] | npt.NDArray[Any], errors: str = "replace") -> str:
         """The text of ids, special tokens included, with U+FFFD in place of what is not UTF-8.
 
         Args:
             ids: a list, any other iterable of ints, or an array of any integer type.
+            errors: what bytes.decode does about bytes that are not UTF-8.
 
         Raises UnknownIdError, naming the id, for one that the tokenizer does not have; TypeError for what is no int.
         """
-        return self.decode_bytes(ids).decode("utf-8", errors="replace")
+        return self.decode_bytes(ids).decode("utf-8", errors)
 
     def decode_bytes(self, ids: Iterable[SupportsIndex] | npt.NDArray[Any]) -> bytes:
         """The bytes of ids: what decode makes a str of. Part of a character stays what it is."""
