@@ -26,14 +26,15 @@ A corpus becomes a model:
     curve               what training tells about vocabulary sizes
     distributed         from sources to chunk store, and to files of ids, by the machines of a cluster
     model               merges, special tokens and a pattern: what a tokenizer knows
-    formats             a model <-> files
+    formats             a model <-> files, the library's own and others'
+    loading             a file -> the tokenizer that it holds
 
 A prompt becomes ids, and ids become text:
 
     regex, basic        the tokenizers: what people call
     word, clip          the same for characters within words, by splitting/words and encoding/words
     openai, gpt4        the same with merges that OpenAI published, which stand in data
-    native, base        what they share
+    native, base        what they share; likeness has tiktoken's names
     special             special tokens, which there can be, and what a caller allows
     encoding/finder     where a text holds them
     splitting/split     bytes -> chunks
@@ -65,6 +66,7 @@ from cbpe.errors import (
     VocabSizeError,
 )
 from cbpe.gpt4 import GPT4_SPECIAL_TOKENS, GPT4Tokenizer, recover_merges
+from cbpe.loading import load
 from cbpe.openai import encoding_for_model, get_encoding
 from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
 from cbpe.regex import RegexTokenizer
@@ -100,6 +102,7 @@ __all__ = [
     "encoding_for_model",
     "get_encoding",
     "get_stats",
+    "load",
     "merge",
     "recover_merges",
     "render_token",

@@ -16,6 +16,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
+import numpy as np
+import numpy.typing as npt
+
 from cbpe.errors import ModelFileError
 from cbpe.files import atomic_write
 from cbpe.formats import minbpe, statistics
@@ -235,8 +238,12 @@ class Tokenizer:
         Raises ModelFileError, naming the line, for a file that is damaged, foreign or of another class of tokenizer,
         and OSError; the tokenizer is then as it was.
         """
-        pattern, special_tokens, pairs = minbpe.load(model_file)
-        name = os.fspath(model_file)
+        self._take(os.fspath(model_file), *minbpe.load(model_file))
+
+    def _take(
+        self, name: str, pattern: str, special_tokens: dict[str, int], pairs: npt.NDArray[np.uint32]
+    ) -> None:
+        """Takes over what a .model file of this name holds. Raises ModelFileError if that is another class's."""
         wrong = self._wrong_pattern(pattern)
         if wrong:
             raise ModelFileError(f"{name}: line 2: {wrong}")

@@ -359,6 +359,18 @@ def test_info_of_an_encoding():
     assert run_json("info", "gpt4")["vocab_size"] == 100256
 
 
+def test_a_model_of_OpenAIs_and_the_name_of_its_encoding_are_the_same():
+    assert run_json("info", "gpt-4o") == run_json("info", "o200k_base")
+
+
+def test_other_libraries_files_are_models_too(folder):
+    cbpe.get_encoding("r50k_base").save_tiktoken("ranks")
+    run("encode", "corpus.txt", "-m", "ranks", "-o", "a.bin")
+    run("encode", "corpus.txt", "-m", "r50k_base", "-o", "b.bin")
+    assert Path("a.bin").read_bytes() == Path("b.bin").read_bytes()
+    assert run_json("info", "ranks")["vocab_size"] == 50256
+
+
 def test_info_of_a_store(folder):
     store = ChunkStore.from_files(["corpus.txt", "more.txt"])
     store.save("s.chunks")
@@ -515,7 +527,10 @@ def test_standard_streams_may_be_closed_or_full(folder, mine, line, code, says):
         ("decode ids.bin -m gpt2", 1, "made with another model"),
         ("decode ids.bin -m mine.model -o mine.model", 2, "mine.model: is a file to be read"),
         ("info missing.model", 1, "missing.model: No such file"),
-        ("info corpus.txt", 1, "corpus.txt: neither a .model file"),
+        ("info corpus.txt", 1, "corpus.txt: no tokenizer, but text"),
+        ("encode corpus.txt -m corpus.txt -o a", 1, "corpus.txt: no tokenizer, but text"),
+        ("encode corpus.txt -m gpt-99 -o a", 1, "models of OpenAI's such as gpt-4o"),
+        ("train corpus.txt --vocab-size 300 --extend gpt-4o -o a", 1, "complete as it is"),
         ("info sub", 1, "without shards"),
         ("info", 2, "FILE"),
         ("stats corpus.txt", 2, "--model"),

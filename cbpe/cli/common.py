@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from typing import Any
 import click
 import regex
 
-from cbpe import BasicTokenizer, GPT4Tokenizer, RegexTokenizer, get_encoding
-from cbpe.formats import minbpe
+from cbpe import GPT4Tokenizer, encoding_for_model, get_encoding, load
 from cbpe.inputs import find_sources
 from cbpe.memory import parse_size
+from cbpe.native import NativeTokenizer
 from cbpe.patterns import NAMED_PATTERNS
 from cbpe.splitting import Stages
 
@@ -85,7 +86,11 @@ OUTPUT = [
 CORPUS = click.Argument(["corpus"], nargs=-1, required=True, metavar="CORPUS...")
 
 MODEL = click.Option(
-    ["-m", "--model"], required=True, metavar="MODEL", help="A .model file, gpt4, or an encoding such as o200k_base."
+    ["-m", "--model"],
+    required=True,
+    metavar="MODEL",
+    help="A tokenizer's file (.model, .tiktoken, tokenizer.json, ...), gpt4, or an encoding or a model of OpenAI's, "
+    "such as o200k_base or gpt-4o.",
 )
 
 PATTERN = [
@@ -232,18 +237,17 @@ def with_suffix(prefix: Path, suffix: str) -> Path:
     return prefix.with_name(prefix.name + suffix)
 
 
-def tokenizer_of(model: str) -> BasicTokenizer | RegexTokenizer:
-    """The tokenizer of a name or a .model file: without a pattern it is a BasicTokenizer's."""
+def tokenizer_of(model: str) -> NativeTokenizer:
+    """The tokenizer of a file, or of the name of an encoding or a model of OpenAI's. Raises ValueError, OSError."""
     if model == "gpt4":
         return GPT4Tokenizer()
-    if not (model.endswith(".model") or os.path.exists(model)):
-        try:
-            return get_encoding(model)
-        except ValueError as error:
-            if os.path.isfile(f"{model}.model"):
-                raise ValueError(f"{model}: no such file, but {model}.model is there") from None
-            raise ValueError(f"{model}: no such file; {error}, and gpt4") from None
-    pattern, _, _ = minbpe.load(model)
-    tokenizer = RegexTokenizer() if pattern else BasicTokenizer()
-    tokenizer.load(model)
-    return tokenizer
+    if model.endswith(".model") or os.path.exists(model):
+        return load(model)
+    try:
+        return get_encoding(model)
+    except ValueError as error:
+        with suppress(KeyError):
+            return encoding_for_model(model)
+        if os.path.isfile(f"{model}.model"):
+            raise ValueError(f"{model}: no such file, but {model}.model is there") from None
+        raise ValueError(f"{model}: no such file; {error}, gpt4, and models of OpenAI's such as gpt-4o") from None

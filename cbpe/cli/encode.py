@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from cbpe import BasicTokenizer, RegexTokenizer
 from cbpe.cli.common import CORPUS, MODEL, OUTPUT, READING, SEPARATOR, Output, check_outputs, taken, tokenizer_of
+from cbpe.native import NativeTokenizer
 
 ENCODING = [
     click.Option(
@@ -123,7 +123,7 @@ def encode(
     out.finish(result)
 
 
-def token_or_id(tokenizer: BasicTokenizer | RegexTokenizer, word: str | None) -> str | int | None:
+def token_or_id(tokenizer: NativeTokenizer, word: str | None) -> str | int | None:
     """A special token as it is, and a number that is none as an int: "<|endoftext|>", "50256" -> 50256."""
     if word is not None and word not in tokenizer.special_tokens and word.isdecimal():
         return int(word)

@@ -37,8 +37,8 @@ MOST = 20           # lines of text that a list takes: a corpus may have a milli
 def info(out: Output, /, path: str, top: int) -> None:
     """Say what a file is: its kind, sizes, pattern, special tokens, largest tokens, hash.
 
-    FILE is a .model file, gpt4 or an encoding such as o200k_base; a chunk store; a file of ids or its .idx.json; or a
-    folder of shards. Nothing is written.
+    FILE is what -m takes elsewhere: a tokenizer's file, gpt4, an encoding or a model of OpenAI's; or a chunk store; a
+    file of ids or its .idx.json; or a folder of shards. Nothing is written.
 
     \b
     Examples:
@@ -46,14 +46,12 @@ def info(out: Output, /, path: str, top: int) -> None:
       cbpe info corpus.chunks --top 3
       cbpe info corpus.bin --json
     """
-    if os.path.isdir(path):
+    if os.path.isdir(path) and not os.path.exists(os.path.join(path, "tokenizer.json")):
         result = of_shards(Path(path))
     elif path.endswith(".idx.json") or os.path.exists(f"{path}.idx.json"):
         result = of_ids(Path(path.removesuffix(".idx.json")))
     elif is_store(path):
         result = of_store(path, top)
-    elif os.path.exists(path) and not path.endswith(".model"):
-        raise ValueError(f"{path}: neither a .model file, a chunk store, nor ids with a .idx.json beside them")
     else:
         result = of_model(path, top)
     for key, value in result.items():
@@ -75,12 +73,12 @@ def of_model(path: str, top: int) -> dict[str, Any]:
     longest = sorted(tokens, key=lambda number: (-len(tokens[number]), number))[:top]
     return {
         "kind": f"model of a {type(tokenizer).__name__}",
-        "file_bytes": os.path.getsize(path) if os.path.exists(path) else None,
+        "file_bytes": os.path.getsize(path) if os.path.isfile(path) else None,
         "sha256": model.sha256,
         "pattern": model.pattern or None,
         "pattern_name": name_of(model.pattern),
         "vocab_size": len(tokens),
-        "merges": len(tokens) - 256,
+        "merges": len(model.pairs),
         "max_id": model.max_id,
         "special_tokens": model.specials,
         "token_bytes": sum(map(len, tokens.values())),

@@ -10,9 +10,9 @@ from typing import Any
 import click
 import numpy as np
 
-from cbpe import BasicTokenizer, RegexTokenizer
 from cbpe.cli.common import MODEL, OUTPUT, READING, SEPARATOR, Output, tokenizer_of
 from cbpe.cli.info import shown
+from cbpe.native import NativeTokenizer
 
 
 @click.command(
@@ -96,7 +96,7 @@ def stats(
     out.finish(result)
 
 
-def advise(out: Output, tokenizer: BasicTokenizer | RegexTokenizer, hidden_size: int) -> None:
+def advise(out: Output, tokenizer: NativeTokenizer, hidden_size: int) -> None:
     """What training recorded. Raises NoStatisticsError."""
     curve = tokenizer.compression_curve()
     with contextlib.redirect_stdout(None) if out.as_json else contextlib.nullcontext():

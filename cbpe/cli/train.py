@@ -197,8 +197,9 @@ def train(
 def known_merges(model: str, vocab_size: int, special_tokens: Sequence[str]) -> BasicTokenizer | RegexTokenizer:
     """The tokenizer that training goes on from. Raises ValueError if that cannot be, or will not in the end."""
     tokenizer = tokenizer_of(model)
-    if isinstance(tokenizer, OpenAITokenizer):
+    if isinstance(tokenizer, OpenAITokenizer) or not isinstance(tokenizer, (BasicTokenizer, RegexTokenizer)):
         raise ValueError(f"{model}: is an encoding, which is complete as it is; a .model file can be extended")
+    tokenizer._model_text(tokenizer._model)         # what comes of it must go into a .model file
     fixed = {} if special_tokens else tokenizer.special_tokens
     check_room(len(tokenizer.merges), vocab_size, fixed)
     return tokenizer
