@@ -219,9 +219,11 @@ class Model:
         else:
             add_merged(vocab, self.pairs, self._merged_ids())
         if self.numbers is not None:
-            vocab = dict(zip(self.numbers.tolist(), vocab.values(), strict=True))
+            numbers = self.numbers.tolist()
+            vocab = {numbers[i]: token for i, token in vocab.items()}
         if self.whole:
-            vocab.update((number, chunk) for chunk, number in self.whole.items())
+            first_ids = self.first_ids
+            vocab.update((number, chunk.translate(first_ids).translate(values)) for chunk, number in self.whole.items())
         if self.numbers is not None or self.whole:
             vocab = dict(sorted(vocab.items()))
         if with_specials:

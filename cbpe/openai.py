@@ -133,6 +133,13 @@ class OpenAITokenizer(RegexTokenizer):
             "save_tiktoken(path) writes a file that does, save_vocab(file) the tokens for people to read"
         )
 
+    @classmethod
+    def from_tiktoken(cls, source: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not possible: the class has the encodings that come with the package. RegexTokenizer imports others."""
+        raise NotImplementedError(
+            f"{cls.__name__} has the encodings that come with the package; RegexTokenizer.from_tiktoken imports others"
+        )
+
     def load(self, model_file: str | os.PathLike[str]) -> NoReturn:
         """Not possible: the tokenizer is complete as it is. A RegexTokenizer loads .model files."""
         raise NotImplementedError(

@@ -6,17 +6,23 @@ It differs from BasicTokenizer in that, and in what it does by default about spe
 from __future__ import annotations
 
 import os
-from collections.abc import Set
-from typing import Any
+from collections.abc import Mapping, Set
+from typing import TYPE_CHECKING, Any
 
 from cbpe.base import Attribute, OwnAttribute
 from cbpe.files import atomic_write
+from cbpe.formats import ranks
 from cbpe.formats.minbpe import vocab_text
 from cbpe.model import Model
 from cbpe.native import NativeTokenizer
 from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
 from cbpe.splitting.split import Splitter, splitter_for
 from cbpe.splitting.stages import Stages
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    Self = TypeVar("Self", bound="RegexTokenizer")
 
 __all__ = ["GPT2_SPLIT_PATTERN", "GPT4_SPLIT_PATTERN", "RegexTokenizer"]
 
@@ -58,6 +64,39 @@ class RegexTokenizer(NativeTokenizer):
         if splitter.compiled is not None:
             model = model.with_attribute("compiled_pattern", splitter.compiled)         # it may have flags of its own
         self._model = model
+
+    @classmethod
+    def from_tiktoken(
+        cls: type[Self],
+        source: Any,
+        pattern: Any = None,
+        special_tokens: Mapping[str, int] | None = None,
+        *,
+        strict: bool | None = None,
+    ) -> Self:
+        """A tokenizer with the ids that tiktoken gives by a rank file, such as cl100k_base.tiktoken, or an encoding.
+
+        tokenizer = RegexTokenizer.from_tiktoken("mine.tiktoken", "gpt4", {"<|endoftext|>": 32768})
+
+        Args:
+            source: the path of a rank file, or a tiktoken.Encoding.
+            pattern: as for RegexTokenizer, or the name of one: "gpt2", "gpt4", "r50k", "cl100k", "o200k", .... None: an
+                encoding's own; that of a rank file, if it is one whose pattern is known, as OpenAI's are.
+            special_tokens: str -> id. None: an encoding's own; a rank file has none.
+            strict: refuse tokens that no two tokens of lower rank make, as there are where a line was lost. False: take
+                them as tiktoken does, which gives them for whole chunks. None: refuse them, unless the file is known to
+                have them, as Llama 3's.
+
+        Ids, and the order of the bytes, are the file's. Like tiktoken, the tokenizer repairs surrogates: a pair becomes
+        the character that it stands for, a lone one U+FFFD. A .model file cannot hold most such tokenizers, and
+        training one anew begins like RegexTokenizer(pattern).
+
+        Raises ModelFileError, naming line or token, for a file that is damaged or lacks a byte, or (see strict) for a
+        token that is not made of two; ValueError if the pattern is not known, SpecialTokenError, regex.error, OSError.
+        """
+        tokenizer: Self = cls.__new__(cls)
+        tokenizer._model = ranks.imported(source, pattern, special_tokens, strict)
+        return tokenizer
 
     def encode(self, text: str, allowed_special: str | Set[str] = "none_raise") -> list[int]:
         """The ids of a text.
