@@ -102,6 +102,19 @@ class Model:
     stages: Stages | None = None
     preparation: Preparation | None = None
 
+    @classmethod
+    def split_by(cls, pattern: Any) -> Model:
+        """A model of the bytes alone that splits by a pattern: a str, a compiled one with its flags, or Stages.
+
+        Raises regex.error.
+        """
+        splitter = splitter_for(pattern)
+        if isinstance(splitter.pattern, Stages):
+            model = cls(pattern=splitter.pattern.stages[-1].pattern, stages=splitter.pattern)
+        else:
+            model = cls(pattern=splitter.pattern or "")
+        return model if splitter.compiled is None else model.with_attribute("compiled_pattern", splitter.compiled)
+
     # ---- other models made of this one
 
     def trained(self, pairs: npt.NDArray[np.uint32], statistics: Statistics | None = None) -> Model:

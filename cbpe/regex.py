@@ -16,8 +16,7 @@ from cbpe.formats.minbpe import vocab_text
 from cbpe.model import Model
 from cbpe.native import NativeTokenizer
 from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
-from cbpe.splitting.split import Splitter, splitter_for
-from cbpe.splitting.stages import Stages
+from cbpe.splitting.split import Splitter
 
 if TYPE_CHECKING:
     from typing import TypeVar
@@ -56,14 +55,7 @@ class RegexTokenizer(NativeTokenizer):
 
     def __init__(self, pattern: Any = None) -> None:
         super().__init__()
-        splitter = splitter_for(GPT4_SPLIT_PATTERN if pattern is None else pattern)     # says what is wrong with it
-        if isinstance(splitter.pattern, Stages):
-            model = Model(pattern=splitter.pattern.stages[-1].pattern, stages=splitter.pattern)
-        else:
-            model = Model(pattern=splitter.pattern or "")
-        if splitter.compiled is not None:
-            model = model.with_attribute("compiled_pattern", splitter.compiled)         # it may have flags of its own
-        self._model = model
+        self._model = Model.split_by(GPT4_SPLIT_PATTERN if pattern is None else pattern)
 
     @classmethod
     def from_tiktoken(

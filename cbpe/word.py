@@ -504,12 +504,13 @@ class WordTokenizer(NativeTokenizer):
         """
         return self._encode(text, allowed_special)
 
-    def decode(self, ids: Iterable[SupportsIndex] | npt.NDArray[Any]) -> str:
+    def decode(self, ids: Iterable[SupportsIndex] | npt.NDArray[Any], errors: str = "replace") -> str:
         """The text of ids, special tokens included: words with a space between them.
 
-        Raises UnknownIdError, naming the id, for one that the tokenizer does not have; TypeError for what is no int.
+        errors: what bytes.decode does about bytes that are not UTF-8. Raises UnknownIdError, naming the id, for one
+        that the tokenizer does not have; TypeError for what is no int.
         """
-        return super().decode(ids).removesuffix(" ")
+        return super().decode(ids, errors).removesuffix(" ")
 
     def decode_batch(self, list_of_ids: Iterable[Iterable[SupportsIndex] | npt.NDArray[Any]]) -> list[str]:
         """The text of each of many lists of ids; see decode. An UnknownIdError names the list's index too."""

@@ -20,6 +20,7 @@ from cbpe.loading import _members
 
 TEXT = "the cat sat on the mat; the hat 12345 naïve 日本語 " * 20
 VOCAB = Path(os.environ.get("CBPE_VOCAB", "vocab"))
+PACKED = gzip.compress(b"low lower\n" * 10, mtime=0)       # the same wherever tests run side by side
 published = pytest.mark.skipif(not VOCAB.is_dir(), reason="CBPE_VOCAB names no folder of published vocabularies")
 
 
@@ -229,8 +230,8 @@ def array():
         (b"GGUF\x03\0\0\0", "GGUF"),
         (b"PAR1\x15\x04", "Parquet"),
         (pickle.dumps({"a": 5}), "a pickle"),
-        (gzip.compress(b"low lower\n" * 10), "packed by gzip; unpacked it is text, which begins with 'low lower'"),
-        (gzip.compress(b"low lower\n" * 10)[:5], "damaged gzip"),
+        (PACKED, "packed by gzip; unpacked it is text, which begins with 'low lower'"),
+        (PACKED[:5], "damaged gzip"),
         (b"(\xb5/\xfd\x04", "packed by zstd"),
         (bytes(range(256)), "a binary file"),
         (b"a\0b", "a binary file"),

@@ -29,7 +29,8 @@ NANOCHAT = (
 )
 TEXTS = [
     "", " ", "\n", "hello world", "  ", "   ", "hello  world", "I'LL say it'\u017f 12345\r\n\r\n  x \t",
-    "naïve 日本語 नमस्ते", "hello world!!!? (안녕하세요!) lol123 😉", "a\0b", "x" * 3000, " " * 2000, "ab" * 700, "\u3000\x85\x1c\ufeff",
+    "naïve 日本語 नमस्ते", "hello world!!!? (안녕하세요!) lol123 😉", "a\0b", "x" * 3000, " " * 2000,
+    "ab" * 700, "\u3000\x85\x1c\ufeff",
 ]  # fmt: skip
 
 

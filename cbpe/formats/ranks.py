@@ -31,7 +31,6 @@ from cbpe.formats.recover import recover
 from cbpe.model import Model
 from cbpe.patterns import NAMED_PATTERNS
 from cbpe.special import MAX_ID
-from cbpe.splitting.split import splitter_for
 
 _LINE = re.compile(rb"([A-Za-z0-9+/]+={0,2}) ([0-9]{1,10})")
 _NONE = 2**32 - 1       # in place of a part, from recover
@@ -164,7 +163,8 @@ def model_of(
         raise ModelFileError(f"{name}: {error}{hint}") from None
     is_made = pairs[:, 0] != _NONE
     whole = {token: ranks[token] for token, made in zip(longer, is_made.tolist(), strict=True) if not made}
-    model = replace(_with_pattern(pattern), whole=whole, one_by_one=True, mends_surrogates=True, shared_ids=shared_ids)
+    split = Model.split_by(NAMED_PATTERNS.get(pattern, pattern) if isinstance(pattern, str) else pattern)
+    model = replace(split, whole=whole, one_by_one=True, mends_surrogates=True, shared_ids=shared_ids)
     outer = np.concatenate([first, ids])
     if np.array_equal(np.sort(first), np.arange(256)):
         made = ids[is_made]
@@ -180,12 +180,6 @@ def model_of(
         inner = (np.cumsum(is_inner) - 1).astype(np.uint32)
         model = replace(model, pairs=inner[pairs[is_made]], numbers=outer[is_inner])
     return model.registered(special_tokens or {})
-
-
-def _with_pattern(pattern: Any) -> Model:
-    splitter = splitter_for(NAMED_PATTERNS.get(pattern, pattern) if isinstance(pattern, str) else pattern)
-    model = Model(pattern=splitter.pattern or "")
-    return model if splitter.compiled is None else model.with_attribute("compiled_pattern", splitter.compiled)
 
 
 def _special_tokens_of(encoding: Any) -> tuple[dict[str, int], frozenset[int]]:

@@ -20,6 +20,7 @@ from cbpe.formats import ranks
 from cbpe.formats.check import battery, check_export, overlapping
 from cbpe.formats.fancy import rewritten
 from cbpe.patterns import NAMED_PATTERNS
+from cbpe.splitting.stages import Stages
 
 if TYPE_CHECKING:
     import tiktoken
@@ -60,9 +61,8 @@ def _checked(tokenizer: NativeTokenizer, name: str, table: dict[bytes, int]) -> 
     model = tokenizer._model
     if tokenizer._encodes_its_own_way:
         raise ExportError(f"{type(tokenizer).__name__} encodes in a way of its own, which an encoding would not have")
-    for part, said in (("stages", "several patterns, one after another"), ("preparation", "changes to a text before")):
-        if getattr(model, part, None) is not None:
-            raise ExportError(f"the tokenizer has {said}, and an encoding of tiktoken has one pattern and nothing else")
+    if model.preparation is not None:
+        raise ExportError("the tokenizer changes texts before it splits them, and an encoding of tiktoken does not")
     pair = overlapping(model.specials)
     if pair is not None:
         raise ExportError(
@@ -89,6 +89,8 @@ def pattern_there(tokenizer: NativeTokenizer) -> str:
     splitter = tokenizer._splitter(tokenizer._model)
     if splitter.pattern is None:
         return _WHOLE_TEXT
+    if isinstance(splitter.pattern, Stages):
+        raise ExportError("the tokenizer splits by several patterns, and an encoding of tiktoken has one")
     if splitter.compiled is None or splitter.pattern in NAMED_PATTERNS.values():
         return splitter.pattern         # both read these alike
     compiled = splitter.compiled
