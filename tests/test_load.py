@@ -127,7 +127,7 @@ def test_a_tokenizer_json_of_another_kind_is_refused_by_its_reader(tmp_path):
 
 
 @pytest.mark.parametrize("content", [
-    "#version: 0.2\nl o\nlo w</w>\n", "l o\nlo w</w>\n", "l o 50\nlo w</w> 20\n"
+    "#version: 0.2\nl o\nlo w</w>\n", "l o\nlo w\nlow </w>\n", "l o 50\nlo w</w> 20\n"
 ])  # fmt: skip
 def test_codes(tmp_path, content):
     (tmp_path / "codes").write_text(content)
