@@ -225,9 +225,11 @@ cdef int remember_tried(Model *model, Token *tokens, const uint32_t *pairs, cons
     cdef const Merges *merges = &model.merges
     cdef Scratch scratch
     cdef id_t made[INLINE]
+    cdef id_t highest = max(merges.merged[merges.n - 1], <id_t> 255)
     cdef Token *token
     cdef const Token *left
     cdef const Token *right
+    cdef const uint32_t *pair
     cdef uint64_t i, length
     cdef bint is_new = True
     memset(&scratch, 0, sizeof(Scratch))            # short chunks need none
@@ -237,7 +239,10 @@ cdef int remember_tried(Model *model, Token *tokens, const uint32_t *pairs, cons
         is_new = False
         for i in range(merges.n):
             token = &tokens[merges.merged[i]]
-            left, right = &tokens[pairs[2 * by_id[i]]], &tokens[pairs[2 * by_id[i] + 1]]
+            pair = pairs + 2 * by_id[i]
+            if max(pair[0], pair[1]) > highest:         # of a token that nothing makes
+                continue
+            left, right = &tokens[pair[0]], &tokens[pair[1]]
             length = left.key[15] + right.key[15]
             if token.key[15] > 0 or left.key[15] == 0 or right.key[15] == 0 or length > INLINE:
                 continue
@@ -294,7 +299,7 @@ cdef int make_vocabulary(Model *model, const uint32_t *pairs, const int64_t *by_
         remember(model, byte, 1, merges.byte_ids[i])
     if not has_tokens:
         return 0
-    tokens = <Token *> calloc(<size_t> merges.merged[merges.n - 1] + 1, sizeof(Token))
+    tokens = <Token *> calloc(<size_t> max(merges.merged[merges.n - 1], <id_t> 255) + 1, sizeof(Token))
     if tokens == NULL:
         with gil:
             raise MemoryError(f"no memory for the bytes of {n_tokens:,} tokens")
