@@ -19,6 +19,7 @@ cdef class Splitter:
     cdef readonly bint cuttable         # a text may be cut where find_cut says
     cdef readonly object compiled       # the compiled pattern for "regex", else None
     cdef list steps                     # the compiled Stages for "stages", else None
+    cdef readonly object timeout        # seconds that regex may take for a text, or None
 
     cdef tuple _native_spans(self, bytes text)
 

@@ -106,7 +106,8 @@ cdef class Splitter:
 
     Attributes: pattern, a str, Stages or None; kind, the pattern's name in NAMED_PATTERNS, or the one that it is
     another spelling of, "regex", "stages" or "whole"; cuttable, whether a long text may be cut where a line begins
-    without indentation; compiled, the compiled pattern of kind "regex", else None.
+    without indentation; compiled, the compiled pattern of kind "regex", else None; timeout, how many seconds regex may
+    take for a text, or None.
     """
 
     def __cinit__(self):
@@ -156,15 +157,37 @@ cdef class Splitter:
         Yields (kept, ends), each counted from its own kept[0]. UTF-8 is checked before the first piece is yielded.
         """
         if self.compiled is not None:
-            yield from _batches_of(match.group() for match in self.compiled.finditer(text.decode()))
+            found = (match.group() for match in self.compiled.finditer(text.decode(), **self._how()))
+            yield from self._batches_of(found, len(text))
         elif self.steps is not None:
-            yield from _batches_of(pieces(self.steps, text.decode()))
+            yield from self._batches_of(pieces(self.steps, text.decode(), self._how()), len(text))
         elif self.native != NULL:
             yield self._native_spans(text)
         else:
             _raise_unless_utf8(text)
             if text:
                 yield text, _as_ends([len(text)], len(text))
+
+    def _how(self):
+        """What regex is to be told beside the text."""
+        return {} if self.timeout is None else {"timeout": self.timeout}
+
+    def _batches_of(self, found, n):
+        """batches, of an iterator of chunks, which are str, in n bytes; empty ones are left out."""
+        while True:
+            try:
+                batch = list(islice(found, _BATCH))
+            except TimeoutError:
+                raise TimeoutError(
+                    f"the pattern took more than {self.timeout:g} s for {n:,} bytes of text: give it a larger "
+                    "regex_timeout, or write it so that it cannot match one text in many ways: "
+                    f"{str(self.pattern)!r:.300}"
+                ) from None
+            if not batch:
+                break
+            chunks = [chunk.encode() for chunk in batch if chunk]
+            kept = b"".join(chunks)
+            yield kept, _as_ends(np.cumsum(np.fromiter(map(len, chunks), np.int64, len(chunks))), len(kept))
 
     cdef tuple _native_spans(self, bytes text):
         """Splits window by window; each begins where the last settled chunk of the one before it ended."""
@@ -205,24 +228,30 @@ cdef class Splitter:
         return text, np.concatenate(parts) if parts else _as_ends([], n)
 
 
-def splitter_for(pattern):
-    """The Splitter of a pattern.
+def splitter_for(pattern, timeout=None):
+    """The Splitter of a pattern. A Splitter is its own.
 
     pattern: a str; a compiled pattern of the regex package or of the standard library's re, whose flags are kept;
     Stages; or None, by which a whole text is one chunk. The native splitters serve exactly the texts in NAMED_PATTERNS
     and OTHER_SPELLINGS, with the flags that regex.compile gives them; and a single stage of them, if it keeps the
     matches, or all, which is the same, as those patterns match every character. A pattern that is no regular
     expression raises regex.error.
+
+    timeout: seconds of the processor that regex may take for a text, or part of one, before it raises TimeoutError;
+    native splitters need none. The standard library's re has none: ValueError.
     """
     cdef Splitter splitter = Splitter()
+    if isinstance(pattern, Splitter):
+        return pattern
     if pattern is None:
         return splitter
     if isinstance(pattern, Stages):
         if len(pattern.stages) == 1:
             alone, keep = pattern.stages[0]
             if keep == "matches" or (keep == "all" and alone in _NATIVE_KINDS):
-                return splitter_for(alone)
+                return splitter_for(alone, timeout)
         splitter.pattern, splitter.kind, splitter.steps = pattern, "stages", pattern.compiled()
+        splitter.timeout = timeout
         return splitter
     compiled = regex.compile(pattern) if isinstance(pattern, str) else pattern
     if not isinstance(compiled, (regex.Pattern, re.Pattern)):
@@ -238,6 +267,9 @@ def splitter_for(pattern):
     splitter.cuttable = splitter.native != NULL
     if splitter.native == NULL:
         splitter.compiled = compiled
+        splitter.timeout = timeout
+        if timeout is not None and not isinstance(compiled, regex.Pattern):
+            raise ValueError("a pattern that the standard library's re compiled has no timeout: use regex.compile")
     return splitter
 
 
@@ -282,14 +314,6 @@ def _raise_unless_utf8(bytes text):
         wrong = check_utf8(source, n)
     if wrong < n:
         text.decode()
-
-
-def _batches_of(found):
-    """Splitter.batches of an iterator of str, which are the chunks; empty ones are left out."""
-    while batch := list(islice(found, _BATCH)):
-        chunks = [chunk.encode() for chunk in batch if chunk]
-        kept = b"".join(chunks)
-        yield kept, _as_ends(np.cumsum(np.fromiter(map(len, chunks), np.int64, len(chunks))), len(kept))
 
 
 # --- Where a text may be taken apart ---

@@ -21,8 +21,10 @@ BYTE_LEVEL are stages for those of Hugging Face's pre-tokenizers that have no pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import regex
@@ -128,26 +130,26 @@ NAMED_STAGES = {
 Step = tuple[Any, str]      # a compiled pattern, and what is kept
 
 
-def pieces(steps: Iterable[Step], text: str) -> Iterator[str]:
-    """The pieces of a text, none of them empty, one by one."""
+def pieces(steps: Iterable[Step], text: str, how: Mapping[str, Any] = MappingProxyType({})) -> Iterator[str]:
+    """The pieces of a text, none of them empty, one by one. how: what finditer is to be told beside each text."""
     found: Iterator[str] = iter([text])
     for compiled, keep in steps:
-        found = _split_each(compiled, keep, found)
+        found = _split_each(partial(compiled.finditer, **how), keep, found)
     return filter(None, found)
 
 
-def _split_each(compiled: Any, keep: str, texts: Iterator[str]) -> Iterator[str]:
+def _split_each(finditer: Callable[[str], Any], keep: str, texts: Iterator[str]) -> Iterator[str]:
     """The pieces of each of many texts; some may be empty."""
     for text in texts:
         if keep == "matches":
-            for match in compiled.finditer(text):
+            for match in finditer(text):
                 yield match.group()
         elif keep in _JOINED:
-            for start, end in _joined(_parts(compiled, text), _JOINED[keep]):
+            for start, end in _joined(_parts(finditer, text), _JOINED[keep]):
                 yield text[start:end]
         else:
             at = 0
-            for match in compiled.finditer(text):
+            for match in finditer(text):
                 start, end = match.span()
                 yield text[at:start]
                 if keep == "all":
@@ -156,13 +158,13 @@ def _split_each(compiled: Any, keep: str, texts: Iterator[str]) -> Iterator[str]
             yield text[at:]
 
 
-def _parts(compiled: Any, text: str) -> Iterator[tuple[int, int, bool]]:
+def _parts(finditer: Callable[[str], Any], text: str) -> Iterator[tuple[int, int, bool]]:
     """Where each match and each stretch between begins and ends, and whether it is a match.
 
     "a12b" under \\d : (0, 1, False), (1, 2, True), (2, 3, True), (3, 4, False).
     """
     at = 0
-    for match in compiled.finditer(text):
+    for match in finditer(text):
         start, end = match.span()
         if at < start:
             yield at, start, False
