@@ -253,6 +253,7 @@ class Tokenizer:
             pattern=pattern,
             specials_in_vocab=True,
             statistics=statistics.load(name.removesuffix(".model") + statistics.SUFFIX, pairs, pattern),
+            regex_timeout=self._model.regex_timeout,
         )
 
     def _build_vocab(self) -> dict[int, bytes]:

@@ -84,6 +84,7 @@ class Model:
     inverse_special_tokens, byte_shuffle. statistics: what training recorded of these merges, if that is known. stages:
     what splits texts in place of the pattern, which is then the last stage's, for people to see; a pattern that is
     assigned takes their place. preparation: what is done to texts before they are split, None if that is nothing.
+    regex_timeout: seconds that a pattern may take for a text.
     """
 
     pairs: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty((0, 2), np.uint32))
@@ -101,18 +102,20 @@ class Model:
     statistics: Statistics | None = None
     stages: Stages | None = None
     preparation: Preparation | None = None
+    regex_timeout: float | None = None
 
     @classmethod
-    def split_by(cls, pattern: Any) -> Model:
+    def split_by(cls, pattern: Any, regex_timeout: float | None = None) -> Model:
         """A model of the bytes alone that splits by a pattern: a str, a compiled one with its flags, or Stages.
 
         Raises regex.error.
         """
-        splitter = splitter_for(pattern)
+        splitter = splitter_for(pattern, regex_timeout)
         if isinstance(splitter.pattern, Stages):
-            model = cls(pattern=splitter.pattern.stages[-1].pattern, stages=splitter.pattern)
+            stages = splitter.pattern
+            model = cls(pattern=stages.stages[-1].pattern, stages=stages, regex_timeout=regex_timeout)
         else:
-            model = cls(pattern=splitter.pattern or "")
+            model = cls(pattern=splitter.pattern or "", regex_timeout=regex_timeout)
         return model if splitter.compiled is None else model.with_attribute("compiled_pattern", splitter.compiled)
 
     # ---- other models made of this one
@@ -393,7 +396,8 @@ class Model:
 
     @lazy
     def splitter(self) -> Splitter:
-        return splitter_for(self.stages or self.assigned.get("compiled_pattern", self.pattern))
+        pattern = self.stages or self.assigned.get("compiled_pattern", self.pattern)
+        return splitter_for(pattern, self.regex_timeout)
 
     @lazy
     def encoder(self) -> Encoder:

@@ -411,7 +411,7 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
             check_room(len(known.pairs), vocab_size, fixed)
         saving = None if checkpoint is None else self._checkpoint(model, fixed, checkpoint, checkpoint_seconds)
         store = count(
-            pattern=_pattern_of(self._splitter(model)),
+            pattern=self._splitter(model),
             special_tokens=words,
             num_threads=num_threads,
             progress=progress,
@@ -963,8 +963,11 @@ def _special_words(special_tokens: SpecialTokens | None) -> list[str]:
     if isinstance(special_tokens, (str, bytes)):
         raise TypeError(f"special_tokens must be a list of str or a dict, not a single {type(special_tokens).__name__}")
     words = [check_word(word) for word in special_tokens]
-    if len(set(words)) < len(words):
-        raise SpecialTokenError(f"a special token is listed twice: {next(w for w in words if words.count(w) > 1)!r}")
+    seen: set[str] = set()
+    for word in words:
+        if word in seen:
+            raise SpecialTokenError(f"a special token is listed twice: {word!r}")
+        seen.add(word)
     return words
 
 
@@ -991,6 +994,3 @@ def check_room(n_merges: int, vocab_size: int, special_tokens: Mapping[str, int]
             )
 
 
-def _pattern_of(splitter: Splitter) -> Any:
-    """What a splitter was made of, so that a store can make the same."""
-    return splitter.pattern if splitter.compiled is None else splitter.compiled

@@ -5,8 +5,10 @@ It differs from BasicTokenizer in that, and in what it does by default about spe
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cbpe.base import Attribute, OwnAttribute
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["GPT2_SPLIT_PATTERN", "GPT4_SPLIT_PATTERN", "RegexTokenizer"]
 
 
+_LONGEST = 10**9        # seconds of regex_timeout, thirty years: the regex package counts microseconds in 64 bits
+
+
 class RegexTokenizer(NativeTokenizer):
     """A tokenizer that splits texts by a pattern.
 
@@ -37,6 +42,7 @@ class RegexTokenizer(NativeTokenizer):
     Args:
         pattern: of the regex package; GPT4_SPLIT_PATTERN if None. Text that it does not match is dropped. A compiled
             pattern is taken too, and so are Stages, several patterns one after the other. Raises regex.error.
+        regex_timeout: see the attribute.
     """
 
     compiled_pattern = Attribute[Any](
@@ -53,9 +59,10 @@ class RegexTokenizer(NativeTokenizer):
 
     _needs_pattern = True
 
-    def __init__(self, pattern: Any = None) -> None:
+    def __init__(self, pattern: Any = None, *, regex_timeout: float | None = None) -> None:
         super().__init__()
-        self._model = Model.split_by(GPT4_SPLIT_PATTERN if pattern is None else pattern)
+        split = GPT4_SPLIT_PATTERN if pattern is None else pattern
+        self._model = Model.split_by(split, _checked_timeout(regex_timeout))
 
     @classmethod
     def from_tiktoken(
@@ -90,6 +97,22 @@ class RegexTokenizer(NativeTokenizer):
         tokenizer._model = ranks.imported(source, pattern, special_tokens, strict)
         return tokenizer
 
+    @property
+    def regex_timeout(self) -> float | None:
+        """How many seconds the pattern may take for a text before TimeoutError is raised; None, as at first: any.
+
+        Some patterns, such as "(a|aa)+$", take time that doubles with every character of some texts, and a search of
+        theirs cannot be stopped: Ctrl-C is heard when it is over. The limit holds for each text of encode and of
+        batches, and for each text, or stretch of one, of training and files; the call that needs more changes nothing.
+        It is kept by load, copies and pickles. The seconds are the processor's, on Windows the clock's. It is the
+        regex package that counts them; the library's own patterns do without that package, and have no such texts.
+        """
+        return self._model.regex_timeout
+
+    @regex_timeout.setter
+    def regex_timeout(self, seconds: float | None) -> None:
+        self._model = replace(self._model, regex_timeout=_checked_timeout(seconds))
+
     def encode(self, text: str, allowed_special: str | Set[str] = "none_raise") -> list[int]:
         """The ids of a text.
 
@@ -112,3 +135,14 @@ class RegexTokenizer(NativeTokenizer):
 
     def _splitter(self, model: Model) -> Splitter:
         return model.splitter
+
+
+def _checked_timeout(seconds: float | None) -> float | None:
+    """The seconds as a float, or None. Raises TypeError, ValueError."""
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"regex_timeout must be a number of seconds or None, not {seconds!r}")
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"regex_timeout must be more than 0 seconds, and finite: {seconds}")
+    return float(min(seconds, _LONGEST))

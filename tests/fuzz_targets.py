@@ -13,6 +13,8 @@ so that any bytes are a case, and a find is always a file.
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import copy
 import functools
 import io
@@ -74,12 +76,17 @@ TARGETS: dict[str, Target] = {}
 
 
 def target(
-    seeds: Callable[[], list[bytes]], words: Sequence[bytes] = (), seal: Callable[[bytes], bytes] | None = None
+    seeds: Callable[[], list[bytes]],
+    words: Sequence[bytes] = (),
+    seal: Callable[[bytes], bytes] | None = None,
+    *,
+    if_there: bool = True,
 ) -> Callable[[Run], Run]:
-    """Makes a function a target of its name."""
+    """Makes a function a target of its name, if what it tries is there."""
 
     def add(run: Run) -> Run:
-        TARGETS[run.__name__] = Target(run, seeds, words, seal)
+        if if_there:
+            TARGETS[run.__name__] = Target(run, seeds, words, seal)
         return run
 
     return add
@@ -236,7 +243,8 @@ def model_files() -> list[bytes]:
 
 
 MODEL_WORDS = [*NUMBERS, b"minbpe v1", b"\n", b"\r\n", b"\r", b" ", b"97 97", b"256 256", b"\xff", b"\xed\xa0\x80",
-               "\u2028".encode(), "٣".encode(), b"(?i)", b"(?r)", b"\\p{L}", b"{1000}", b"[", b"(?<=a)",
+               "\u2028".encode(), "٣".encode(), b"(?i)", b"(?r)", b"\\p{L}", b"{1000}", b"[", b"(?:" * 3000,
+               b"(?:(?:a|b){999}){999}", b"(?<=a)",
                b"|", b"\\K", b"$", b"\\X"]
 
 
@@ -301,6 +309,205 @@ def checkpoint(data: bytes, folder: Path) -> bool:
     same(tokenizer.merges, learned, "merges")
     same(tokenizer.special_tokens, {"<new>": 256 + len(learned)}, "special tokens")
     return True
+
+
+# ---- other libraries' files
+
+
+def agrees_with_itself(tokenizer: Any, texts: Sequence[str], lossless: bool) -> None:
+    """Checks that all ways to encode give the same, and that it is decoded; lossless: to the text itself."""
+    lists = [tokenizer.encode(text, allowed_special="all") for text in texts]
+    for text, ids in zip(texts, lists, strict=True):
+        same(tokenizer.encode_to_numpy(text, "all").tolist(), ids, f"array of {text!r}")
+        same(tokenizer.count(text, "all"), len(ids), f"number of ids of {text!r}")
+        data = tokenizer.decode_bytes(ids)
+        stream = StreamDecoder(tokenizer)
+        same("".join([*map(stream.feed, ids), stream.flush()]), data.decode("utf-8", "replace"), f"stream of {ids}")
+        if lossless:
+            same(data.decode(), text, f"text of {ids}")
+    same(tokenizer.encode_batch(list(texts), "all", 2), lists, "batch")
+
+
+def rank_files() -> list[bytes]:
+    tokenizer = trained(specials={})
+    shuffled = sorted(range(256), key=lambda byte: byte * 37 % 256)
+    tokens = list(tokenizer.vocab.values())
+    orders = [tokens, [*(bytes([byte]) for byte in shuffled), *tokens[256:]]]
+    return [b"".join(base64.b64encode(token) + b" %d\n" % i for i, token in enumerate(order)) for order in orders]
+
+
+def encode_by_ranks(chunk: bytes, ranks: Mapping[bytes, int]) -> list[int]:
+    """tiktoken's way: the pieces whose join has the lowest rank are joined, again and again."""
+    if chunk in ranks:
+        return [ranks[chunk]]
+    pieces = [bytes([byte]) for byte in chunk]
+    while True:
+        pairs = [left + right for left, right in itertools.pairwise(pieces)]
+        joined = [(ranks[pair], i) for i, pair in enumerate(pairs) if pair in ranks]
+        if not joined:
+            return [ranks[piece] for piece in pieces]
+        _, i = min(joined)
+        pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
+
+
+RANK_WORDS = [*NUMBERS, b"\n", b" ", b"=", b"YWE=", b"YQ== 97\n", b"IQ==", b"\r\n", b"\xff", b"YWFhYQ== 300\n",
+              b"dGhlIA== 301\n"]
+
+
+@target(rank_files, RANK_WORDS, if_there=hasattr(RegexTokenizer, "from_tiktoken"))
+def ranks(data: bytes, folder: Path) -> bool:
+    """A rank file of tiktoken's."""
+    path = folder / "r.tiktoken"
+    path.write_bytes(data)
+    for strict in (True, False):
+        try:
+            tokenizer = RegexTokenizer.from_tiktoken(path, "gpt4", {"<e>": 3_000_000}, strict=strict)
+        except (ValueError, OSError):
+            taken = False
+            continue
+        taken = True
+        known = {base64.b64decode(line.split()[0]): int(line.split()[1]) for line in data.splitlines() if line.strip()}
+        for text in TEXTS:
+            expected = []
+            for part in reference.cut_at_specials(text, ["<e>"]):
+                for chunk in [b""] if part == "<e>" else reference.split(part, tokenizer.pattern):
+                    expected += encode_by_ranks(chunk, known) if chunk else [3_000_000]
+            same(tokenizer.encode(text, allowed_special="all"), expected, f"ids of {text!r}")
+        agrees_with_itself(tokenizer, TEXTS, lossless=True)
+    return taken
+
+
+def huggingface_files() -> list[bytes]:
+    """tokenizer.json files of forty merges, as GPT-2, Llama 3 and Qwen have them."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+    tokenizer = trained(specials={})
+    spelled = {number: "".join(letters[byte] for byte in token) for number, token in tokenizer.vocab.items()}
+    merges = [[spelled[left], spelled[right]] for left, right in tokenizer.merges]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    split = {"type": "Split", "pattern": {"Regex": NAMED_PATTERNS["cl100k"]}, "behavior": "Isolated", "invert": False}
+    added = {
+        "id": 296, "content": "<e>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+        "special": True,
+    }  # fmt: skip
+    bpe = {
+        "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+        "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+        "vocab": {word: number for number, word in spelled.items()}, "merges": [" ".join(pair) for pair in merges],
+    }  # fmt: skip
+    whole: dict[str, Any] = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [added], "normalizer": None,
+        "pre_tokenizer": {**byte_level, "use_regex": True}, "post_processor": None,
+        "decoder": {**byte_level, "use_regex": True}, "model": bpe,
+    }  # fmt: skip
+    llama = copy.deepcopy(whole)
+    llama["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, byte_level]}
+    llama["model"].update(ignore_merges=True, merges=merges)
+    qwen = copy.deepcopy(llama)
+    qwen["normalizer"] = {"type": "NFC"}
+    more = {"id": 297, "content": "<f>", "special": False, "lstrip": True, "normalized": True}
+    qwen["added_tokens"].append({**added, **more})
+    return [json.dumps(each, ensure_ascii=i > 0, indent=i).encode() for i, each in enumerate([whole, llama, qwen])]
+
+
+JSON_WORDS = [
+    *NUMBERS, b"null", b"true", b"false", b"[]", b"{}", b"[" * 5000, b'"ignore_merges": true', b'"byte_fallback": true',
+    b'"NFC"', b'"NFKC"', b'"Isolated"', b'"Removed"', b'"Sequence"', b'"ByteLevel"', b'"Split"', b'"BPE"',
+    b'"WordPiece"',
+    b'"add_prefix_space": true', b'"lstrip": true', b'"rstrip": true', b'"single_word": true', b'"normalized": true',
+    b'"special": false', b'"dropout": 0.5', b'"unk_token": "a"', b'"\\ud800"', b'"invert": true', b'"String": "a"',
+    b'"Regex": "(?:a{999}){9999}"', b'"Regex": "["', b'""', b'"the"', b'["t", "h"]', b'"a a"', b"\xff", b'"type"',
+    b'"pretokenizers"', b'"id"', b'"content": ""', b'"vocab"',
+]  # fmt: skip
+
+
+@target(huggingface_files, JSON_WORDS, if_there=hasattr(RegexTokenizer, "from_huggingface"))
+def huggingface(data: bytes, folder: Path) -> bool:
+    """A tokenizer.json file of Hugging Face's, against tokenizers, if that is installed and takes it too."""
+    path = folder / "tokenizer.json"
+    path.write_bytes(data)
+    try:
+        tokenizer = RegexTokenizer.from_huggingface(path)
+    except (ValueError, OSError):
+        return False
+    texts = [*TEXTS, "<e>", "a<e> b", " <f> c"]
+    agrees_with_itself(tokenizer, texts, lossless=False)
+    try:
+        import tokenizers
+
+        theirs = tokenizers.Tokenizer.from_file(str(path))
+    except Exception:
+        return True
+    for text in texts:
+        ids = theirs.encode(text, add_special_tokens=False).ids
+        same(tokenizer.encode(text, allowed_special="all"), ids, f"ids of {text!r}")
+    return True
+
+
+def code_files() -> list[bytes]:
+    return [
+        b"#version: 0.2\nl o\nlo w</w>\nt h\nth e</w>\na t</w>\n\xc3\xa9 </w>\nc at</w>\n",
+        b"t h\nth e\nthe </w>\na t\nat </w>\n",
+        b"t h 100\nth e</w> 90\na t</w> 50\n",
+        b'cbpe words v1\n{"version": "0.2", "pattern": "[^ \\n]+", "lower": false, "unk": "<unk>", '
+        b'"alphabet": ["a", "b"], "special_tokens": {"<unk>": 10}}\n0 1\n4 1\n',
+    ]
+
+
+CODE_WORDS = [*NUMBERS, b"</w>", b" ", b"\n", b"#version: 0.2\n", b"#version: 0.1\n", b"t h\n", b"the </w>", b"\xff",
+              b"\r\n", b"a a\n", b"aa aa\n", b"null", b"[" * 5000, b"{}", b'"lower": true', b'"alphabet": 5',
+              "\u2028".encode(), b"\0"]
+
+
+@target(code_files, CODE_WORDS, if_there=hasattr(cbpe, "WordTokenizer"))
+def words(data: bytes, folder: Path) -> bool:
+    """Codes of subword-nmt or fastBPE, or a WordTokenizer's own .model file."""
+    path = folder / "w.model"
+    path.write_bytes(data)
+    tokenizer = cbpe.WordTokenizer()
+    try:
+        if data.startswith(b"cbpe words"):
+            tokenizer.load(path)
+        else:
+            tokenizer = cbpe.WordTokenizer.from_codes(path, unk="<unk>", alphabet=sorted(set(TEXT) - set(" \n")))
+    except (ValueError, OSError):
+        return False
+    texts = ["", "the cat", "low lower", "a b", "é thé", "</w>", "@@ a"]
+    try:
+        lists = [tokenizer.encode(text, allowed_special="all") for text in texts]
+        agrees_with_itself(tokenizer, texts, lossless=False)
+    except cbpe.UnknownCharacterError:
+        return True
+    tokenizer.save(folder / "again")
+    other = cbpe.WordTokenizer()
+    other.load(folder / "again.model")
+    same([other.encode(text, allowed_special="all") for text in texts], lists, "ids after save and load")
+    return True
+
+
+def all_files() -> list[bytes]:
+    others = [rank_files()[0], huggingface_files()[0], store_files()[0], b"", b"\x1f\x8b"]
+    return [*model_files()[:2], *code_files(), *others]
+
+
+@target(all_files, [*MODEL_WORDS, *RANK_WORDS, *JSON_WORDS, *CODE_WORDS], if_there=hasattr(cbpe, "load"))
+def load(data: bytes, folder: Path) -> bool:
+    """A file that is to say itself what it is."""
+    path = folder / "file"
+    taken = False
+    for name in ("file.model", "file.tiktoken", "tokenizer.json", "file"):
+        path = folder / name
+        path.write_bytes(data)
+        for pattern in (None, "gpt4"):
+            try:
+                tokenizer = cbpe.load(path, pattern=pattern)
+            except (ValueError, OSError, ImportError):
+                continue
+            taken = True
+            with contextlib.suppress(ValueError):       # characters that a word tokenizer lacks
+                agrees_with_itself(tokenizer, TEXTS[:3], lossless=False)
+    return taken
 
 
 # ---- chunk stores, and what belongs to files of ids
