@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import regex
+from cbpe.formats.untrusted import check_pattern
 
 from cbpe import (
     BasicTokenizer,
@@ -29,7 +30,6 @@ from cbpe import (
     SpecialTokenError,
     StreamDecoder,
 )
-from cbpe.formats.untrusted import check_pattern
 from cbpe.patterns import NAMED_PATTERNS
 from cbpe.splitting.split import splitter_for
 from cbpe.threads import MOST_THREADS, thread_count
