@@ -26,7 +26,8 @@ A corpus becomes a model:
     curve               what training tells about vocabulary sizes
     distributed         from sources to chunk store, and to files of ids, by the machines of a cluster
     model               merges, special tokens and a pattern: what a tokenizer knows
-    formats             a model <-> files, the library's own and others'
+    formats             a model <-> files, the library's own and others'; formats/recover: which pairs tokens are made
+                        of, if a file does not say it
     loading             a file -> the tokenizer that it holds
 
 A prompt becomes ids, and ids become text:
