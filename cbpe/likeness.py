@@ -49,15 +49,7 @@ class TiktokenNames:
     def encode_single_token(self, text_or_bytes: str | bytes) -> int:
         """The id of the token, special or not, that stands for just this text. Raises KeyError if there is none."""
         token = text_or_bytes.encode() if isinstance(text_or_bytes, str) else bytes(text_or_bytes)
-        model = self._model
-        ids = model.encoder.encode_chunk(token)
-        if len(ids) == 1 and model.token_bytes.get(ids[0]) == token:
-            return ids[0]
-        # a special token, or one that merges do not make
-        found = next((number for number, each in model.token_bytes.items() if each == token), None)
-        if found is None:
-            raise KeyError(token)
-        return found
+        return self._model.token_ids[token]
 
     def decode_single_token_bytes(self, token: SupportsIndex) -> bytes:
         """The bytes of an id. Raises UnknownIdError, which is a KeyError."""

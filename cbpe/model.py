@@ -415,6 +415,14 @@ class Model:
         return self.tokens(with_specials=True)
 
     @lazy
+    def token_ids(self) -> dict[bytes, int]:
+        """The id of each token by its bytes, special tokens included; of several ids the first that is not special."""
+        ids = {word.encode(): number for word, number in self.specials.items()}
+        for number, token in reversed(self.tokens(with_specials=False).items()):
+            ids[token] = number
+        return ids
+
+    @lazy
     def decoder(self) -> Decoder:
         return Decoder(self.tokens(with_specials=True))
 

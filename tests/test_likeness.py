@@ -76,6 +76,11 @@ def test_errors_of_decode(errors):
         assert tokenizer.decode([104, 255], errors=errors) == encoding.decode([104, 255], errors=errors)
 
 
+def test_of_two_names_for_one_id_both_are_found():
+    tokenizer = cbpe.get_encoding("o200k_harmony")
+    assert tokenizer.encode_single_token("<|endofprompt|>") == tokenizer.encode_single_token("<|reserved_200018|>")
+
+
 def test_names_follow_the_special_tokens():
     tokenizer = RegexTokenizer()
     assert (tokenizer.n_vocab, tokenizer.special_tokens_set) == (256, set())

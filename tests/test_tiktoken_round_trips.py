@@ -38,7 +38,7 @@ def text_of(rng, n):
     return "".join(rng.choices(words, k=n))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_models_go_and_come_back(seed, tmp_path):
     rng = random.Random(seed)
     pattern = rng.choice([*NAMED_PATTERNS.values(), r"\w+$|\s+|[[:alpha:]]+|.", r"(?i:in|[a-z]+)|\W", r".+\s*", QWEN])

@@ -81,6 +81,7 @@ def check_export(
     *,
     encode_batch: Callable[[list[str], bool], list[Ids]] | None = None,
     engine: Engine | None = None,
+    texts: list[str] | None = None,
 ) -> None:
     """Compares an exported tokenizer with the one it was made of. Raises ExportError for a difference.
 
@@ -92,8 +93,9 @@ def check_export(
         encode_batch: the same as encode for many texts, if that is faster.
         engine: the other library's regular expressions. Without them an ExportError cannot say what they do, and
             characters of newer editions of Unicode are compared too.
+        texts: battery(tokenizer, engine), if it was made already.
     """
-    _Check(tokenizer, encode, decode, target, encode_batch, engine).run()
+    _Check(tokenizer, encode, decode, target, encode_batch, engine).run(texts)
 
 
 def overlapping(words: Iterable[str]) -> tuple[str, str] | None:
@@ -121,13 +123,13 @@ class _Check:
         self.engine = engine
         self.newer: list[str] = []      # texts that differ by characters of a newer edition of Unicode
 
-    def run(self) -> None:
+    def run(self, texts: list[str] | None) -> None:
         self.check_decoding()
         self.check_texts(filter(None, map(_text_of, self.model.token_bytes.values())), specials=False)
         words = list(self.model.specials)
         self.check_texts(_special_texts(words), specials=True)
         self.check_texts(words, specials=False)
-        self.check_texts(battery(self.tokenizer, self.engine), specials=False)
+        self.check_texts(battery(self.tokenizer, self.engine) if texts is None else texts, specials=False)
         if self.newer:
             text = self.newer[0]
             warnings.warn(

@@ -34,12 +34,12 @@ _MOST_BYTES = 400           # of a text that is split for a message: the number 
 
 def to_encoding(tokenizer: NativeTokenizer, name: str) -> tiktoken.Encoding:
     """The tokenizer as an encoding of this name. Raises ExportError, ImportError."""
-    return _checked(tokenizer, name, ranks.ranks_of(tokenizer._model))
+    return _checked(tokenizer, name, _ranks(tokenizer))
 
 
 def save(tokenizer: NativeTokenizer, path: StrPath) -> None:
     """Writes the rank file. Raises ExportError, OSError; there is then no new file."""
-    table = ranks.ranks_of(tokenizer._model)
+    table = _ranks(tokenizer)
     data = ranks.text(table)
     try:
         import tiktoken  # noqa: F401
@@ -54,21 +54,36 @@ def save(tokenizer: NativeTokenizer, path: StrPath) -> None:
         file.write(data)
 
 
-def _checked(tokenizer: NativeTokenizer, name: str, table: dict[bytes, int]) -> tiktoken.Encoding:
-    """An encoding with these ranks that does what the tokenizer does. Raises ExportError."""
-    import tiktoken
-
+def _ranks(tokenizer: NativeTokenizer) -> dict[bytes, int]:
+    """The ranks of the tokenizer's tokens. Raises ExportError if it does more than ranks and one pattern can say."""
     model = tokenizer._model
     if tokenizer._encodes_its_own_way:
         raise ExportError(f"{type(tokenizer).__name__} encodes in a way of its own, which an encoding would not have")
     if model.preparation is not None:
         raise ExportError("the tokenizer changes texts before it splits them, and an encoding of tiktoken does not")
+    if model.stages is not None:
+        raise ExportError("the tokenizer splits by several patterns, and an encoding of tiktoken has one")
+    missing = _BYTES.keys() - model.tokens(with_specials=False).values()
+    if missing:
+        raise ExportError(
+            f"the tokenizer has no token for byte {min(missing)!r}, and tiktoken begins with all 256: it is not one of "
+            "bytes"
+        )
+    return ranks.ranks_of(model)
+
+
+def _checked(tokenizer: NativeTokenizer, name: str, table: dict[bytes, int]) -> tiktoken.Encoding:
+    """An encoding with these ranks that does what the tokenizer does. Raises ExportError."""
+    import tiktoken
+
+    model = tokenizer._model
     pair = overlapping(model.specials)
     if pair is not None:
         raise ExportError(
             f"special token {pair[1]!r} begins with {pair[0]!r}, and which of them tiktoken finds is left to chance"
         )
-    pattern = pattern_there(tokenizer)
+    texts = battery(tokenizer, Engine())
+    pattern = pattern_there(tokenizer, texts)
     try:
         encoding = tiktoken.Encoding(
             name, pat_str=pattern, mergeable_ranks=table, special_tokens=dict(model.specials)
@@ -80,21 +95,23 @@ def _checked(tokenizer: NativeTokenizer, name: str, table: dict[bytes, int]) -> 
         ids: list[int] = encoding.encode(text, allowed_special="all") if specials else encoding.encode_ordinary(text)
         return ids
 
-    check_export(tokenizer, encode, encoding.decode_bytes, "tiktoken", engine=Engine(pattern))
+    check_export(tokenizer, encode, encoding.decode_bytes, "tiktoken", engine=Engine(pattern), texts=texts)
     return encoding
 
 
-def pattern_there(tokenizer: NativeTokenizer) -> str:
-    """The tokenizer's pattern in the words of tiktoken's engine. Raises ExportError."""
+def pattern_there(tokenizer: NativeTokenizer, texts: list[str]) -> str:
+    """The tokenizer's pattern in the words of tiktoken's engine. Raises ExportError.
+
+    texts: what the pattern is tried on, to see whether it matches the empty text.
+    """
     splitter = tokenizer._splitter(tokenizer._model)
     if splitter.pattern is None:
         return _WHOLE_TEXT
-    if isinstance(splitter.pattern, Stages):
-        raise ExportError("the tokenizer splits by several patterns, and an encoding of tiktoken has one")
+    assert not isinstance(splitter.pattern, Stages)     # those are refused before
     if splitter.compiled is None or splitter.pattern in NAMED_PATTERNS.values():
         return splitter.pattern         # both read these alike
     compiled = splitter.compiled
-    for text in battery(tokenizer):
+    for text in texts:
         empty = next((match for match in compiled.finditer(text) if not match.group()), None)
         if empty is not None:
             raise ExportError(
@@ -107,7 +124,7 @@ def pattern_there(tokenizer: NativeTokenizer) -> str:
 class Engine:
     """tiktoken's regular expressions; see check.Engine. They are seen through the ids of encodings made for that."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str = "") -> None:
         self.pattern = pattern
 
     def find(self, pattern: str, text: str) -> str:
