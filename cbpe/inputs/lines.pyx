@@ -16,6 +16,8 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 import numpy as np
 
+cimport cython
+
 from cbpe.splitting.split cimport PAD, check_utf8
 
 cdef extern from "platform.h" nogil:
@@ -50,6 +52,7 @@ cdef inline bint skip_byte(Cursor *c, uint8_t byte) noexcept nogil:
     return True
 
 
+@cython.overflowcheck(False)        # a byte that is zero borrows from the next
 cdef inline void skip_plain(Cursor *c) noexcept nogil:
     """To the next quote, backslash or control character in a string."""
     cdef uint64_t word, quotes, slashes
