@@ -149,4 +149,5 @@ def advice_table(rows: list[SizeAdvice], hidden_size: int) -> str:
 
 def _millions(n: int) -> str:
     """134217728 -> "134.2 M"."""
-    return f"{n / 1e6:,.1f} M"
+    tenths = round(n, -5) // 10**5          # of an int of any size, which a float may not hold
+    return f"{tenths // 10:,}.{tenths % 10} M"

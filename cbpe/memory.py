@@ -12,19 +12,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+MOST = 1 << 62
 WAYS_OUT = "give memory_limit=, or take a larger machine"
 
 
 def parse_size(size: int | str | None, name: str = "memory_limit") -> int | None:
     """Bytes: 5 -> 5, "512MB" -> 512_000_000, "1.5GiB" -> 1_610_612_736, None -> None.
 
-    Units without an i are decimal, whether a B follows or not. Raises TypeError, ValueError; name is for the message.
+    Units without an i are decimal, whether a B follows or not. More than MOST is MOST. Raises TypeError, ValueError;
+    name is for the message.
     """
     if size is None:
         return None
     if isinstance(size, bool) or not isinstance(size, (int, str)):
         raise TypeError(f'{name} is a number of bytes or a text such as "2GB", not {type(size).__name__}')
-    number = float(size) if isinstance(size, int) else 0.0
+    number = float(min(size, MOST)) if isinstance(size, int) else 0.0
     if isinstance(size, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgt]?)(i?)b?\s*", size, re.IGNORECASE)
         if not match or (match[3] and not match[2]):
@@ -32,7 +34,7 @@ def parse_size(size: int | str | None, name: str = "memory_limit") -> int | None
         number = float(match[1]) * (1024 if match[3] else 1000) ** UNITS[match[2].lower()]
     if number < 1:
         raise ValueError(f"{name} must be at least one byte, not {size!r}")
-    return int(number)
+    return int(min(number, MOST))
 
 
 def show_size(n_bytes: float) -> str:

@@ -19,17 +19,21 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+MOST_THREADS = 256          # each takes memory, whether there is a processor for it or not
 LOOK_UP = 0.1               # seconds between two looks whether Ctrl-C was pressed
 GRACE = 0.5                 # seconds that threads are given to end when their results are not wanted any more
 
 
 def thread_count(num_threads: int | None) -> int:
-    """num_threads, or as many as there are processors for this process. Raises ValueError below 1."""
+    """num_threads, but MOST_THREADS at most; or as many as there are processors for this process.
+
+    Raises ValueError below 1.
+    """
     if num_threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if num_threads < 1:
         raise ValueError(f"num_threads must be at least 1: {num_threads}")
-    return num_threads
+    return min(num_threads, MOST_THREADS)
 
 
 def heeding_ctrl_c(call: Callable[..., Result], *args: object) -> Result:

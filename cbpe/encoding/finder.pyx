@@ -57,7 +57,7 @@ cdef class SpecialFinder:
         cdef bytes word
         ends = [0]
         self.words, self.ids = [], []
-        pairtable_init(&self.edges, sum(map(len, words)))
+        pairtable_init(&self.edges, len(words))     # it grows: words may share most of their bytes
         for word, number in words.items():
             if not word:
                 raise ValueError("an empty word would be found everywhere")
