@@ -28,6 +28,7 @@ import regex
 
 from cbpe.errors import ModelFileError
 from cbpe.files import atomic_write
+from cbpe.formats.untrusted import check_pattern
 from cbpe.special import MAX_ID
 from cbpe.splitting.split import splitter_for
 
@@ -161,9 +162,12 @@ def parse(data: bytes, name: str) -> tuple[str, dict[str, int], npt.NDArray[np.u
         raise lines.error(f"not a .model file: it does not begin with {_HEADER!r}")
     pattern = lines.next("the pattern")
     try:
+        check_pattern(pattern)
         splitter_for(pattern)
-    except regex.error as error:
+    except (regex.error, ValueError) as error:
         raise lines.error(f"the pattern is no regular expression: {error}") from None
+    except RecursionError:
+        raise lines.error("the pattern is nested too deeply") from None
     count = lines.next("the number of special tokens")
     if not _NUMBER.fullmatch(count):
         raise lines.error(f"not a number of special tokens: {_shown(count)}")
