@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from published import VOCAB
 
 import cbpe
 from cbpe import WordTokenizer
 
 FILES = [
-    Path(__file__).parents[2] / "shared" / "vocab" / "clip_bpe_simple_vocab_16e6.txt.gz",
+    VOCAB / "clip_bpe_simple_vocab_16e6.txt.gz",
     Path(__file__).parent / "data" / "bpe_simple_vocab_16e6.txt.gz",
 ]
 RECORDED = json.loads((Path(__file__).parent / "data" / "clip.json").read_text())

@@ -1,18 +1,16 @@
 """Files that minbpe itself wrote, to be made again byte for byte.
 
-They lie in a folder `shared` beside the checkout, or wherever CBPE_SHARED says: data/NAME.txt, and
-golden/NAME-CLASS-SIZE with .model and .vocab. Special tokens were registered after training; they stand in the .model
-file.
+published.py says where they lie: data/NAME.txt, and golden/NAME-CLASS-SIZE with .model and .vocab. Special tokens were
+registered after training; they stand in the .model file.
 """
 
-import os
 from pathlib import Path
 
 import pytest
+from published import SHARED
 
 from cbpe import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN, BasicTokenizer, RegexTokenizer
 
-SHARED = Path(os.environ.get("CBPE_SHARED", Path(__file__).parents[2] / "shared"))
 MODELS = sorted((SHARED / "golden").glob("*.model"))
 
 pytestmark = pytest.mark.skipif(not MODELS, reason=f"no golden files in {SHARED / 'golden'}")

@@ -9,10 +9,10 @@ import json
 import os
 import pickle
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from published import VOCAB, needs_vocabularies
 
 import cbpe
 from cbpe import BasicTokenizer, ChunkStore, ModelFileError, RegexTokenizer
@@ -20,8 +20,6 @@ from cbpe.loading import _members
 
 TEXT = "the cat sat on the mat; the hat 12345 naïve 日本語 " * 20
 PACKED = gzip.compress(b"low lower\n" * 10, mtime=0)       # the same wherever tests run side by side
-VOCAB = Path(os.environ.get("CBPE_VOCAB", Path(__file__).parents[2] / "shared" / "vocab"))
-published = pytest.mark.skipif(not (VOCAB / "cl100k_base.tiktoken").exists(), reason="needs published vocabularies")
 
 
 @pytest.fixture
@@ -96,7 +94,7 @@ def test_rank_files(tmp_path, trained):
         cbpe.load(path, pattern="gpt4")
 
 
-@published
+@needs_vocabularies
 @pytest.mark.parametrize(
     ("name", "encoding"),
     [("cl100k_base.tiktoken", "cl100k_base"), ("o200k_base.tiktoken", "o200k_base"), ("r50k_base.tiktoken", "gpt2")],
@@ -105,7 +103,7 @@ def test_published_rank_files_need_no_pattern(name, encoding):
     assert cbpe.load(VOCAB / name).encode(TEXT) == cbpe.get_encoding(encoding).encode(TEXT)
 
 
-@published
+@needs_vocabularies
 def test_Llama_3s_tokenizer_model_is_a_rank_file():
     assert cbpe.load(VOCAB / "llama3_tokenizer.model").encode("hello world") == [15339, 1917]
 
@@ -144,7 +142,7 @@ def test_word_models(tmp_path):
     assert loaded.encode("lower") == tokenizer.encode("lower")
 
 
-@published
+@needs_vocabularies
 def test_clip():
     loaded = cbpe.load(VOCAB / "clip_bpe_simple_vocab_16e6.txt.gz")
     assert isinstance(loaded, cbpe.WordTokenizer)
@@ -198,7 +196,7 @@ def test_sentencepiece_is_refused(tmp_path):
     assert "SentencePiece" in refusal(tmp_path / "tokenizer.model")
 
 
-@published
+@needs_vocabularies
 @pytest.mark.parametrize("name", ["mistral_tokenizer.model.v1", "mistral_instruct_tokenizer_240323.model.v3"])
 def test_published_sentencepiece_is_refused(name):
     assert "SentencePiece" in refusal(VOCAB / name)

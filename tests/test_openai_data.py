@@ -1,7 +1,7 @@
 """The data of OpenAI's encodings: the merges that the package ships are those of tiktoken's rank files, and with them
 cbpe is tiktoken, chunk for chunk. (Whole texts, with tiktoken's patterns, are in test_openai.py.)
 
-The original files are looked for beside the repository, in ../shared/vocab; what needs them is skipped without them.
+published.py says where the original files are looked for.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import tiktoken
 from budget import examples, thorough
 from hypothesis import given
 from hypothesis import strategies as st
+from published import VOCAB
 from tiktoken.load import data_gym_to_mergeable_bpe_ranks
 
 from cbpe.data import merges
@@ -29,7 +30,6 @@ from cbpe.patterns import GPT4_SPLIT_PATTERN
 from cbpe.splitting import splitter_for
 
 ROOT = Path(__file__).parents[1]
-VOCAB = ROOT.parent / "shared" / "vocab"
 SPLITTER = splitter_for(GPT4_SPLIT_PATTERN)
 SKIPPED = {"p50k": [50256]}
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import random
 import warnings
-from pathlib import Path
 
 import pytest
 import tiktoken
+from published import VOCAB, needs_vocabularies
 
 import cbpe
 from cbpe import BasicTokenizer, RegexTokenizer
 from cbpe.formats import ranks
 from cbpe.patterns import CL100K_SPLIT_PATTERN, NAMED_PATTERNS, O200K_SPLIT_PATTERN, R50K_SPLIT_PATTERN
 
-VOCAB = Path(os.environ.get("CBPE_VOCAB", Path(cbpe.__file__).parents[2] / "shared" / "vocab"))
 LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
     r"\s+(?!\S)|\s+"
@@ -29,7 +27,6 @@ PUBLISHED = {
     "llama3_tokenizer.model": LLAMA3,
     "qwen.tiktoken": QWEN,
 }
-published = pytest.mark.skipif(not (VOCAB / "cl100k_base.tiktoken").exists(), reason="needs published vocabularies")
 
 
 def text_of(rng, n):
@@ -89,7 +86,7 @@ def test_encodings_come_back(name):
     assert back._model.sha256 == tokenizer._model.sha256
 
 
-@published
+@needs_vocabularies
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_rank_files_come_back_to_the_byte(name, tmp_path):
     data = (VOCAB / name).read_bytes()
