@@ -81,6 +81,11 @@ class Preparation:
         if self.normalizer not in (None, "NFC"):
             raise ValueError(f"normalizer must be None or 'NFC', not {self.normalizer!r}")
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether texts are as if there were no preparation, and no ids that only this knows."""
+        return not (self.normalizer or self.added or self.flags or self.prefix_space or self.unused)
+
     def normalized(self, text: str) -> str:
         """The text in the normal form: "e\\u0301" -> "\\xe9"."""
         return text if self.normalizer is None else unicodedata.normalize(self.normalizer, text)
@@ -127,7 +132,8 @@ class _Group:
     def _cut_with_care(self, text: str, parts: list[Part]) -> list[str | bytes | _Token]:
         """The text cut at those of the tokens found that may stand there, each with the whitespace that it takes.
 
-        A token that was found in whitespace which the one before it takes is one nevertheless, as in tokenizers.
+        As in tokenizers, a token that is found in whitespace which the one before it takes is one nevertheless, unless
+        nothing is left of it: with lstrip it begins behind that.
         """
         cut: list[str | bytes | _Token] = []
         done = end = 0          # how much of the text has been given out, and how much the finder has gone through
@@ -147,6 +153,8 @@ class _Group:
             if token.flags.rstrip:
                 while stop < len(text) and text[stop] in _SPACES:
                     stop += 1
+            if start >= stop:
+                continue
             if done < start:
                 cut.append(text[done:start])
             cut.append(token)

@@ -74,7 +74,8 @@ def cut_at_added_tokens(text: str, tokens: Mapping[str, Mapping[str, bool]]) -> 
     """A text cut at added tokens by Hugging Face's rules: ("<e>",) where one is, the stretches between as they are.
 
     tokens: text -> flags that are set. The longest of those at the leftmost place is found, and the search goes on
-    behind it, also if single_word then forbids it; lstrip and rstrip take whitespace that stands beside it.
+    behind it, also if single_word then forbids it. lstrip and rstrip take whitespace that stands beside it, lstrip none
+    that was taken already; a token of which nothing is left is none.
     """
     cut: list[str | tuple[str]] = []
     given = i = 0
@@ -92,6 +93,8 @@ def cut_at_added_tokens(text: str, tokens: Mapping[str, Mapping[str, bool]]) -> 
             start = max(given, len(regex.sub(r"\s+\Z", "", text[:start])))
         if flags.get("rstrip"):
             stop += len(regex.match(r"\s*", text, pos=stop).group())
+        if start >= stop:
+            continue
         cut += [text[given:start], (token,)] if given < start else [(token,)]
         given = stop
     return [*cut, text[given:]] if given < len(text) else cut

@@ -97,7 +97,13 @@ def test_is_what_tokenizers_does(tokens, normalizer, prefix_space, text) -> None
     ours = tokenizer_of(tokens, normalizer, prefix_space)
     numbers = {300 + i: theirs.token_to_id(word) for i, word in enumerate(tokens)}
     ids = ours.encode(text, allowed_special="all")
-    assert [numbers.get(number, number) for number in ids] == theirs.encode(text, add_special_tokens=False).ids
+    try:
+        expected = theirs.encode(text, add_special_tokens=False).ids
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        return          # it fails where a token would begin behind its end
+    assert [numbers.get(number, number) for number in ids] == expected
 
 
 def test_special_tokens_that_are_not_allowed_are_text_like_any_other() -> None:
