@@ -37,7 +37,7 @@ PATTERNS = [r"\d", r"\d+", r"\d{1,3}", r"[ab]", r"^.", r".$", r"a(?!b)", r"(?<=a
 def twin(stages: list[tuple[str, str]], text: str) -> list[str]:
     """Stages by their definition: one after the other, each over the list of all pieces."""
     pieces = [text]
-    for pattern, keep in stages:
+    for pattern, keep, *_ in stages:
         pieces = [part for piece in pieces for part in twin_of_one(pattern, keep, piece)]
     return pieces
 
@@ -197,7 +197,7 @@ BEHAVIORS = {
 def pre_tokenizer(stages: list[tuple[str, str]]) -> Any:
     tokenizers = pytest.importorskip("tokenizers")
     splits = []
-    for pattern, keep in stages:
+    for pattern, keep, *_ in stages:
         behavior, invert = BEHAVIORS[keep]
         splits.append(tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), behavior, invert))
     return tokenizers.pre_tokenizers.Sequence(splits)
@@ -280,6 +280,16 @@ def test_named_stages(name: str) -> None:
         assert splitter.split(text) == pieces_of(pre, text), text
         if len(text) < 100:
             assert splitter.split(text) == [part.encode() for part in twin(stages, text)], text
+
+
+def test_stages_of_bytes_split_what_bytes_are_written_as() -> None:
+    # "ò" is C3 B2, and B2 is written "²", which is a number
+    stages = Stages([Stage(r" ?\w+", "all"), Stage(r"\p{N}+", "all", of_bytes=True), Stage("1", "between", True)])
+    splitter = splitter_for(stages)
+    assert splitter.split("oò 12!") == [b"o\xc3", b"\xb2", b" ", b"2", b"!"]
+    assert pickle.loads(pickle.dumps(stages)) == stages
+    with pytest.raises(ValueError, match="only such behind it"):
+        Stages([Stage("a", "all", True), Stage("a")])
 
 
 def test_deepseek_splits_numbers_and_chinese_first() -> None:
@@ -371,7 +381,7 @@ def test_a_store_of_chunks_in_stages(tmp_path: Path) -> None:
             ChunkStore.merge([opened, ChunkStore.from_iterator(SOME_TEXTS)])
     done = CliRunner().invoke(command, ["info", "--json", str(tmp_path / "store")])
     assert done.exit_code == 0, done.output
-    assert json.loads(done.output)["pattern"] == [list(stage) for stage in THREE]
+    assert json.loads(done.output)["pattern"] == [[*stage, False] for stage in THREE]
     train = ["train", "--from-chunks", f"{tmp_path}/store", "-o", f"{tmp_path}/m", "--vocab-size", "270"]
     done = CliRunner().invoke(command, train)
     assert "stages" in done.output

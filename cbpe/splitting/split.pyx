@@ -173,7 +173,10 @@ cdef class Splitter:
         return {} if self.timeout is None else {"timeout": self.timeout}
 
     def _batches_of(self, found, n):
-        """batches, of an iterator of chunks, which are str, in n bytes; empty ones are left out."""
+        """batches, of an iterator of chunks in n bytes, which are str, maybe of parts of characters (see stages.pieces).
+
+        Empty ones are left out.
+        """
         while True:
             try:
                 batch = list(islice(found, _BATCH))
@@ -185,7 +188,7 @@ cdef class Splitter:
                 ) from None
             if not batch:
                 break
-            chunks = [chunk.encode() for chunk in batch if chunk]
+            chunks = [chunk.encode("utf-8", "surrogateescape") for chunk in batch if chunk]
             kept = b"".join(chunks)
             yield kept, _as_ends(np.cumsum(np.fromiter(map(len, chunks), np.int64, len(chunks))), len(kept))
 
@@ -247,8 +250,8 @@ def splitter_for(pattern, timeout=None):
         return splitter
     if isinstance(pattern, Stages):
         if len(pattern.stages) == 1:
-            alone, keep = pattern.stages[0]
-            if keep == "matches" or (keep == "all" and alone in _NATIVE_KINDS):
+            alone, keep, of_bytes = pattern.stages[0]
+            if not of_bytes and (keep == "matches" or (keep == "all" and alone in _NATIVE_KINDS)):
                 return splitter_for(alone, timeout)
         splitter.pattern, splitter.kind, splitter.steps = pattern, "stages", pattern.compiled()
         splitter.timeout = timeout

@@ -15,6 +15,9 @@ parts it keeps, the matches of its pattern and what lies between them:
 
 An empty match is no piece, but parts what lies on its sides.
 
+A stage may be one of bytes: from it on, pieces are bytes written as letters (formats/alphabet.py), "é" as "\xc3\xa9",
+and may end within a character of the text.
+
 The classes of characters in a pattern are those of the regex package, as everywhere. digits, punctuation and
 BYTE_LEVEL are stages for those of Hugging Face's pre-tokenizers that have no pattern.
 """
@@ -24,11 +27,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import regex
 
+from cbpe.formats.alphabet import bytes_of, text_of
 from cbpe.patterns import BYTE_LEVEL_SPLIT_PATTERN
 
 # Which neighbouring parts are one piece, by whether they are matches: with_previous joins a match to what lies before.
@@ -41,10 +46,11 @@ KEEPS = ("matches", "all", "between", *_JOINED)
 
 
 class Stage(NamedTuple):
-    """A pattern of the regex package, and what of a text it keeps: one of KEEPS."""
+    """A pattern of the regex package, and what of a text it keeps: one of KEEPS; of_bytes: of bytes as letters."""
 
     pattern: str
     keep: str = "all"
+    of_bytes: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,20 +64,22 @@ class Stages:
 
     stages: tuple[Stage, ...]
 
-    def __init__(self, stages: Iterable[Stage | tuple[str, str]]) -> None:
+    def __init__(self, stages: Iterable[Stage | tuple[str, str] | tuple[str, str, bool]]) -> None:
         checked = tuple(Stage(*stage) for stage in stages)
         if not checked:
             raise ValueError("stages: there must be one at least")
-        for pattern, keep in checked:
+        for pattern, keep, _ in checked:
             if not isinstance(pattern, str):
                 raise TypeError(f"the pattern of a stage is a str, not {type(pattern).__name__}")
             if keep not in KEEPS:
                 raise ValueError(f"a stage keeps one of {', '.join(KEEPS)}, not {keep!r}")
+        if any(before.of_bytes and not after.of_bytes for before, after in pairwise(checked)):
+            raise ValueError("a stage of bytes has only such behind it: what is left may end within a character")
         object.__setattr__(self, "stages", checked)
 
     def compiled(self) -> list[Step]:
         """What pieces takes. Raises regex.error."""
-        return [(regex.compile(pattern), keep) for pattern, keep in self.stages]
+        return [(regex.compile(pattern), keep, of_bytes) for pattern, keep, of_bytes in self.stages]
 
 
 # --- Hugging Face's pre-tokenizers ---
@@ -127,14 +135,22 @@ NAMED_STAGES = {
 
 # --- Splitting ---
 
-Step = tuple[Any, str]      # a compiled pattern, and what is kept
+Step = tuple[Any, str, bool]        # a compiled pattern, what is kept, and whether it is of bytes
 
 
 def pieces(steps: Iterable[Step], text: str, how: Mapping[str, Any] = MappingProxyType({})) -> Iterator[str]:
-    """The pieces of a text, none of them empty, one by one. how: what finditer is to be told beside each text."""
+    """The pieces of a text, none of them empty, one by one. Bytes of a part of a character are lone surrogates, as
+    errors="surrogateescape" has it. how: what finditer is to be told beside each text.
+    """
     found: Iterator[str] = iter([text])
-    for compiled, keep in steps:
+    are_bytes = False
+    for compiled, keep, of_bytes in steps:
+        if of_bytes and not are_bytes:
+            found = (text_of(piece.encode()) for piece in found)
+            are_bytes = True
         found = _split_each(partial(compiled.finditer, **how), keep, found)
+    if are_bytes:
+        found = (bytes_of(piece).decode("utf-8", "surrogateescape") for piece in found)
     return filter(None, found)
 
 
