@@ -849,6 +849,27 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
                 raise
             return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
+    # ---- for other libraries
+
+    def save_huggingface(self, path: StrPath) -> None:
+        """Writes a tokenizer.json, which tokenizers and transformers load, with the same ids.
+
+        tokenizer.save_huggingface("mine.json")
+        transformers.PreTrainedTokenizerFast(tokenizer_file="mine.json")
+
+        Args:
+            path: of the file; or a folder, which gets tokenizer.json, and the tokenizer_config.json that transformers'
+                AutoTokenizer.from_pretrained(folder) needs. A folder must be there.
+
+        Special tokens are written as such, with their ids. If tokenizers is installed (the extra cbpe[huggingface]), it
+        reads what was made first, and must give the same ids on every token, every special token, and many nasty texts;
+        otherwise the file is written with a UserWarning. Raises ExportError, naming a text and the likely reason, if it
+        does not, or if the file cannot hold the tokenizer; OSError. Nothing is left behind then.
+        """
+        from cbpe.formats import huggingface
+
+        huggingface.save(self, path)
+
     # ---- decoding
 
     def decode(self, ids: Iterable[SupportsIndex] | npt.NDArray[Any], errors: str = "replace") -> str:

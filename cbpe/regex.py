@@ -97,6 +97,30 @@ class RegexTokenizer(NativeTokenizer):
         tokenizer._model = ranks.imported(source, pattern, special_tokens, strict)
         return tokenizer
 
+    @classmethod
+    def from_huggingface(cls: type[Self], source: Any) -> Self:
+        """A tokenizer with the ids of a byte-level BPE tokenizer of Hugging Face's: GPT-2's, Llama 3's, Qwen's, ...
+
+        RegexTokenizer.from_huggingface("models/llama3/tokenizer.json").encode("hello world", allowed_special="all")
+
+        Args:
+            source: a tokenizer.json file, or a folder with one; or a tokenizers.Tokenizer, or a fast tokenizer of
+                transformers.
+
+        encode(text, allowed_special="all") gives what tokenizers' encode(text, add_special_tokens=False) gives; what a
+        post_processor puts around a text, such as a token for its beginning, is up to the program. Added tokens that
+        are not special are always recognised. truncation and padding of the file have no effect. Characters whose class
+        or normal form is of a newer edition of Unicode than the one in tokenizers may be split otherwise.
+
+        Raises ModelFileError, naming the part, for what is damaged or cannot be matched: other models (WordPiece,
+        Unigram, byte_fallback), other normalizers than NFC, other pre-tokenizers; OSError.
+        """
+        from cbpe.formats import huggingface
+
+        tokenizer: Self = cls.__new__(cls)
+        tokenizer._model = huggingface.load(source)
+        return tokenizer
+
     @property
     def regex_timeout(self) -> float | None:
         """How many seconds the pattern may take for a text before TimeoutError is raised; None, as at first: any.
