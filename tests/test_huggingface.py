@@ -22,7 +22,7 @@ import regex
 from layouts import LAYOUTS, all_merges, build, byte_level, sequence, split, token
 
 import cbpe
-from cbpe import BasicTokenizer, GPT4Tokenizer, RegexTokenizer
+from cbpe import BasicTokenizer, GPT4Tokenizer, RegexTokenizer, WordTokenizer
 from cbpe.errors import ExportError, ModelFileError
 from cbpe.formats.alphabet import ALPHABET, text_of
 from cbpe.formats.oniguruma import from_oniguruma, to_oniguruma
@@ -441,6 +441,16 @@ def test_what_would_differ_is_refused_and_nothing_is_left(tmp_path) -> None:
     ]:
         tokenizer.pattern = pattern
         assert_refused(tokenizer, message, tmp_path)
+
+
+class OwnWay(RegexTokenizer):
+    def _encode_chunk(self, text_bytes: bytes) -> list[int]:
+        return list(text_bytes)[::-1]
+
+
+def test_a_class_that_encodes_its_own_way_is_refused(tmp_path) -> None:
+    assert_refused(OwnWay(), "OwnWay encodes in a way of its own", tmp_path)
+    assert_refused(WordTokenizer(), "WordTokenizer are not of bytes", tmp_path)
 
 
 def test_without_the_library_it_is_written_with_a_warning(tmp_path, monkeypatch) -> None:
