@@ -412,6 +412,24 @@ def test_special_tokens_that_begin_alike_are_found_as_here(tmp_path) -> None:
         assert {word: theirs.token_to_id(word) for word in words} == words
 
 
+def test_special_tokens_of_every_kind_C13_C28_C32_C49(tmp_path) -> None:
+    words = [
+        "<e f>", "<e> ", " <e>", "<e>\n", "\n\n", "<e>\r", "<a\u2028b>", "<a\u00a0b>", "<a\u3000b>", "<a\tb>",
+        "<a\x85b>", "<a\x1cb>", "\0", "300 301", "<|a|>", "a.b", "a*", "[x]", "(y)", "$^", "\\d", "a|b", "{2}", "#x y",
+        "<s>", "</s>", "猫", "e\u0301",
+    ]  # fmt: skip
+    tokenizer = RegexTokenizer()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tokenizer.train("\n".join(NASTY), 400)
+    tokenizer.register_special_tokens({word: 400 + 2 * i for i, word in enumerate(words)})
+    theirs = written(tokenizer, tmp_path)
+    texts = [*words, *(f"q{word}aXb{word}{word} {word}  " for word in words), "a  <e>  b", "<s></s>"]
+    assert_same(tokenizer, theirs, texts)
+    again = RegexTokenizer.from_huggingface(tmp_path / "out.json")
+    assert again.special_tokens == tokenizer.special_tokens
+
+
 def assert_refused(tokenizer: RegexTokenizer, message: str, folder: Path) -> None:
     path = folder / "refused.json"
     path.write_text("as it was")
