@@ -30,6 +30,7 @@ from cbpe.errors import ChunkStoreError, ModelFileError, NoStatisticsError, Voca
 from cbpe.files import atomic_write
 from cbpe.formats import minbpe, subword
 from cbpe.formats.subword import END
+from cbpe.formats.untrusted import check_pattern
 from cbpe.inputs.sources import StrPath
 from cbpe.model import Model, Pair, lazy
 from cbpe.native import NativeTokenizer, _as_int, _check_text
@@ -570,7 +571,7 @@ class WordTokenizer(NativeTokenizer):
         with open(name, "rb") as file:
             settings, pairs = subword.parse_model(file.read(), name)
         try:
-            WordSplitter(settings["pattern"])
+            check_pattern(settings["pattern"])
             model = WordModel(
                 pairs=pairs,
                 alphabet=tuple(character.encode() for character in settings["alphabet"]),

@@ -8,10 +8,12 @@ whatever grows with its square takes minutes.
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import random
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +22,6 @@ from typing import Any
 import numpy as np
 import pytest
 import regex
-from cbpe.formats.untrusted import check_pattern
 
 from cbpe import (
     BasicTokenizer,
@@ -29,7 +30,9 @@ from cbpe import (
     RegexTokenizer,
     SpecialTokenError,
     StreamDecoder,
+    WordTokenizer,
 )
+from cbpe.formats.untrusted import check_pattern
 from cbpe.patterns import NAMED_PATTERNS
 from cbpe.splitting.split import splitter_for
 from cbpe.threads import MOST_THREADS, thread_count
@@ -209,6 +212,30 @@ def test_a_pattern_that_takes_all_memory_is_refused_in_a_file(pattern: str, reas
     (tmp_path / "m.model").write_text(f"minbpe v1\n{pattern}\n0\n")
     with within(5), pytest.raises(ModelFileError, match=f"line 2: .*{reason}"):
         RegexTokenizer().load(tmp_path / "m.model")
+    if not pattern.endswith("a"):
+        settings = {"version": "0.2", "pattern": pattern, "lower": False, "alphabet": "a", "special_tokens": {}}
+        (tmp_path / "w.model").write_text(f"cbpe words v1\n{json.dumps(settings)}\n")
+        with within(5), pytest.raises(ModelFileError, match=f"line 2: .*{reason}"):
+            WordTokenizer().load(tmp_path / "w.model")
+        split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+        (tmp_path / "tokenizer.json").write_text(json.dumps({"pre_tokenizer": split, "added_tokens": [], "model": {
+            "type": "BPE", "vocab": {"a": 0}, "merges": []}}))  # fmt: skip
+        with within(5), pytest.raises(ModelFileError, match=f"pre_tokenizer splits by .*{reason}"):
+            RegexTokenizer.from_huggingface(tmp_path / "tokenizer.json")
+
+
+def test_settings_that_are_nested_too_deeply_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "w.model").write_text("cbpe words v1\n" + "[" * 100_000 + "\n")
+    with pytest.raises(ModelFileError, match="line 2"):
+        WordTokenizer().load(tmp_path / "w.model")
+
+
+def test_a_file_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
+    packing = zlib.compressobj(9, wbits=31)
+    zeros = [packing.compress(bytes(MEGABYTE)) for _ in range(100)]
+    (tmp_path / "clip.txt.gz").write_bytes(b"".join([*zeros, packing.flush()]))
+    with pytest.raises(ModelFileError, match="of more than"):
+        WordTokenizer.from_clip(tmp_path / "clip.txt.gz")
 
 
 def test_patterns_that_people_write_are_not_refused() -> None:

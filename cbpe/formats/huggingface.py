@@ -38,6 +38,7 @@ from cbpe.formats.alphabet import ALPHABET, bytes_of, is_written, text_of
 from cbpe.formats.check import check_export
 from cbpe.formats.oniguruma import from_oniguruma, to_oniguruma
 from cbpe.formats.recover import live_pairs
+from cbpe.formats.untrusted import check_pattern
 from cbpe.model import Model
 from cbpe.patterns import NAMED_PATTERNS
 from cbpe.preparation import REGISTERED, Flags, Preparation
@@ -230,7 +231,7 @@ def _stage_of_split(part: Json) -> Stage:
         return Stage(_OWN_PATTERNS[text], keep)
     try:
         pattern = from_oniguruma(text)
-        regex.compile(pattern)
+        check_pattern(pattern)
     except (ValueError, regex.error) as error:
         raise _Refusal(f"pre_tokenizer splits by {text!r}, which cannot be translated: {error}") from None
     return Stage(pattern, keep)

@@ -30,7 +30,6 @@ from cbpe.errors import ModelFileError
 from cbpe.files import atomic_write
 from cbpe.formats.untrusted import check_pattern
 from cbpe.special import MAX_ID
-from cbpe.splitting.split import splitter_for
 
 Pair = tuple[int, int]
 
@@ -163,11 +162,8 @@ def parse(data: bytes, name: str) -> tuple[str, dict[str, int], npt.NDArray[np.u
     pattern = lines.next("the pattern")
     try:
         check_pattern(pattern)
-        splitter_for(pattern)
     except (regex.error, ValueError) as error:
         raise lines.error(f"the pattern is no regular expression: {error}") from None
-    except RecursionError:
-        raise lines.error("the pattern is nested too deeply") from None
     count = lines.next("the number of special tokens")
     if not _NUMBER.fullmatch(count):
         raise lines.error(f"not a number of special tokens: {_shown(count)}")

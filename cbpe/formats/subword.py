@@ -23,7 +23,6 @@ A .model file of a WordTokenizer, which unlike a codes file holds its whole alph
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import os
@@ -47,6 +46,7 @@ VERSIONS = ("0.1", "0.2")
 CLIP_MERGES = 49152 - 256 - 2   # of the lines in CLIP's file, the rest of which CLIP does not use
 
 _HEADER = "cbpe words v1"
+_MOST_UNPACKED = 1 << 26       # bytes of CLIP's file, which has three million
 _VERSION = re.compile(r"#version:\s*(?:\S+\s+)*([0-9]+\.[0-9]+)(?:\.0+)*\s*")
 _COUNT = re.compile("[0-9]+", re.ASCII)
 _IDS = re.compile("([0-9]{1,10}) ([0-9]{1,10})", re.ASCII)
@@ -201,10 +201,13 @@ def read_clip(path: StrPath) -> Codes:
     with open(path, "rb") as file:
         data = file.read()
     if data.startswith(b"\x1f\x8b"):
+        unpacking = zlib.decompressobj(wbits=31)
         try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
+            data = unpacking.decompress(data, _MOST_UNPACKED)
+        except zlib.error as error:
             raise ModelFileError(f"{name}: damaged: {error}") from None
+        if not unpacking.eof:
+            raise ModelFileError(f"{name}: damaged: cut short, or of more than {_MOST_UNPACKED:,} bytes")
     lines = data.split(b"\n", CLIP_MERGES + 1)[: CLIP_MERGES + 1]
     if b"#version: 0.2" not in lines[0]:
         raise ModelFileError(f"{name}: line 1: not CLIP's merges, which name #version: 0.2: {_shown(lines[0])}")
@@ -231,7 +234,7 @@ def parse_model(data: bytes, name: str) -> tuple[dict[str, Any], Pairs]:
     try:
         settings = json.loads(lines[1])
         wrong = _wrong_setting(settings)
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, RecursionError):
         wrong = "not the settings, as JSON"
     if wrong:
         raise ModelFileError(f"{name}: line 2: {wrong}")
