@@ -6,7 +6,7 @@ Cython's own code for typed memoryviews is compiled once, as cbpe._cython, and n
 Three environment variables build for other ends than speed; scripts/test.sh tests what the first two build:
 CBPE_DEBUG=1 checks bounds, overflow and initialisation, and does not optimise.
 CBPE_SANITIZE=address,undefined has gcc watch the C code for faults of these kinds while it runs.
-CBPE_COVERAGE=1 lets scripts/coverage.sh count the lines of Cython that run.
+CBPE_COVERAGE=1 has gcc count the lines of C that run, for scripts/coverage.sh.
 """
 
 import os
@@ -31,13 +31,14 @@ else:
         # Python's flags let signed numbers wrap around; other compilers need not.
         compile_args = ["-O1", "-g", f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-fno-wrapv"]
         link_args = [f"-fsanitize={SANITIZE}"]
+    elif COVERAGE:
+        compile_args = ["-O0", "-g0", "--coverage", "-fprofile-update=atomic"]
+        link_args = ["--coverage"]
     else:
-        compile_args = ["-O0", "-g"] if DEBUG or COVERAGE else ["-O3", "-g0"]
+        compile_args = ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]
     compile_args += ["-Wall", "-Wextra"]
     # Cython's own code is what these three would speak of.
     compile_args += ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
-if COVERAGE:
-    compile_args.append("-DCYTHON_TRACE_NOGIL=1")
 
 
 def module(path: Path) -> Extension:
@@ -57,9 +58,8 @@ setup(
             *map(module, sorted(Path("cbpe").rglob("*.pyx"))),
             Extension(SHARED, [], extra_compile_args=compile_args, extra_link_args=link_args),
         ],
-        # Cython looks at times alone when it asks whether a module's C is what its directives make of it; and when it
-        # counts lines it looks for the C beside the modules.
-        build_dir=None if COVERAGE else "build/cython" + "-debug" * DEBUG,
+        # Cython looks at times alone when it asks whether a module's C is what its directives make of it.
+        build_dir="build/cython-debug" if DEBUG else "build/cython",
         shared_utility_qualified_name=SHARED,
         compiler_directives={
             "language_level": 3,
@@ -69,7 +69,6 @@ setup(
             "overflowcheck": DEBUG,
             "cdivision": not DEBUG,
             "embedsignature": True,
-            "linetrace": COVERAGE,
         },
     ),
     options={"build_ext": {"parallel": os.cpu_count()}},
