@@ -17,7 +17,7 @@ _REPETITION = re.compile(r"(\S?)\s*\{\s*(\d{1,10})")
 
 def check_pattern(pattern: str) -> None:
     r"""Raises ValueError for a pattern that may be too large to compile or is nested too deeply, regex.error for what
-    is none. "(?:\d{4}-){3}" has (13 + 4) * 3 items at most, from its length, a repetition of one item, and one of a group.
+    is none. "(?:\d{4}-){3}" has (13 + 4) * 3 items at most: from its length, a repetition of one item, one of a group.
     """
     single, groups = len(pattern), 1
     for before, number in _REPETITION.findall(pattern):
