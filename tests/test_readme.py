@@ -1,4 +1,4 @@
-"""The examples in the README run as they stand."""
+"""The examples in the README run as they stand, and the tests that it names are there."""
 
 from __future__ import annotations
 
@@ -25,3 +25,11 @@ def test_there_are_examples():
 def test_an_example_runs(number, folder, monkeypatch):
     monkeypatch.chdir(folder)       # they share their files, as they do for a reader
     exec(compile(EXAMPLES[number], f"README example {number}", "exec"), {})
+
+
+def test_promises_have_tests():
+    named = re.findall(r"`(test_\w+)::(\w+)`", README.read_text(encoding="utf-8"))
+    assert len(named) >= 20
+    for file, test in named:
+        source = Path(__file__).with_name(f"{file}.py").read_text(encoding="utf-8")
+        assert re.search(rf"^def {test}\(", source, re.MULTILINE), f"no {test} in {file}.py"
