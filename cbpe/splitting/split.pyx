@@ -173,7 +173,7 @@ cdef class Splitter:
         return {} if self.timeout is None else {"timeout": self.timeout}
 
     def _batches_of(self, found, n):
-        """batches, of an iterator of chunks in n bytes, which are str, maybe of parts of characters (see stages.pieces).
+        """batches, of an iterator of chunks, str, in n bytes; they may be of parts of characters (see stages.pieces).
 
         Empty ones are left out.
         """
