@@ -40,7 +40,7 @@ from cbpe.likeness import TiktokenNames
 from cbpe.model import Model
 from cbpe.special import MAX_ID, check_special_tokens, check_word
 from cbpe.splitting.split import Splitter
-from cbpe.threads import thread_count
+from cbpe.threads import LONG, heeding_ctrl_c, thread_count
 from cbpe.training import ChunkStore, learn_merges
 from cbpe.training.learn import Checkpoint, Known
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     SpecialTokens = Iterable[str] | Mapping[str, int]
     Self = TypeVar("Self", bound="NativeTokenizer")
+    T = TypeVar("T")
 
 
 class NativeTokenizer(TiktokenNames, Tokenizer):
@@ -538,7 +539,7 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
             return [number for chunk in splitter.split(text) for number in self._encode_chunk(chunk)]
         if model.preparation is not None:
             return self._encode(text, "none")
-        return model.encoder.encode(text, splitter)
+        return _heard(model.encoder.encode, text, splitter)
 
     def encode_to_numpy(self, text: str, allowed_special: str | Set[str] = "none_raise") -> npt.NDArray[np.uint32]:
         """The ids of a text as an array, uint32[n]: what encode gives, without making an int of each."""
@@ -551,7 +552,7 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
             elif self._encodes_its_own_way:
                 arrays.append(np.array(self.encode_ordinary(_as_str(part)), dtype=np.uint32))
             else:
-                arrays.append(model.encoder.encode_to_numpy(part, splitter))
+                arrays.append(_heard(model.encoder.encode_to_numpy, part, splitter))
         return arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, np.uint32), *arrays])
 
     def encode_batch(
@@ -781,7 +782,7 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
             elif self._encodes_its_own_way:
                 total += len(self.encode_ordinary(_as_str(part)))
             else:
-                total += model.encoder.count(part, splitter)
+                total += _heard(model.encoder.count, part, splitter)
         return total
 
     def _encode(self, text: str, allowed_special: str | Set[str]) -> list[int]:
@@ -796,7 +797,7 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
             if self._encodes_its_own_way:
                 more = list(self.encode_ordinary(_as_str(part)))
             else:
-                more = model.encoder.encode(part, splitter)
+                more = _heard(model.encoder.encode, part, splitter)
             if ids:
                 ids += more
             else:
@@ -922,6 +923,11 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
 def _check_text(text: object) -> None:
     if not isinstance(text, str):
         raise TypeError(f"text must be a str, not {type(text).__name__}")
+
+
+def _heard(encode: Callable[[str | bytes, Splitter], T], text: str | bytes, splitter: Splitter) -> T:
+    """encode(text, splitter), during which Ctrl-C is heard if that may take long."""
+    return heeding_ctrl_c(encode, text, splitter) if len(text) >= LONG else encode(text, splitter)
 
 
 def _as_str(text: str | bytes) -> str:

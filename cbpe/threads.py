@@ -7,6 +7,7 @@ seconds.
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from collections import deque
@@ -21,6 +22,9 @@ Result = TypeVar("Result")
 
 MOST_THREADS = 256          # each takes memory, whether there is a processor for it or not
 LOOK_UP = 0.1               # seconds between two looks whether Ctrl-C was pressed
+LONG = 1 << 23              # characters of a text that may take a good part of a second to encode
+ROOM = 1 << 22              # bytes that must be there for a thread to be started
+DIED = "a thread ended before its work did, for there was no memory"
 GRACE = 0.5                 # seconds that threads are given to end when their results are not wanted any more
 
 
@@ -44,8 +48,9 @@ def heeding_ctrl_c(call: Callable[..., Result], *args: object) -> Result:
     if current_thread() is not main_thread():
         return call(*args)          # only the main thread hears of signals
     waiting: deque[Future[Result]] = deque([Future()])
-    Thread(target=_run, args=(waiting[0], call, *args), daemon=True).start()
-    return _awaited(waiting)
+    threads: list[Thread] = []
+    start_threads([Thread(target=_run, args=(waiting[0], call, *args), daemon=True)], threads)
+    return _awaited(waiting, threads) if threads else call(*args)
 
 
 def _run(outcome: Future[Result], call: Callable[..., Result], *args: object) -> None:
@@ -57,14 +62,35 @@ def _run(outcome: Future[Result], call: Callable[..., Result], *args: object) ->
         del outcome     # see _awaited
 
 
-def _awaited(waiting: deque[Future[Result]]) -> Result:
+def start_threads(threads: Iterable[Thread], running: list[Thread]) -> None:
+    """Starts as many of the threads as there is leave and memory for, maybe none, and puts them into running.
+
+    A thread that begins and then finds no memory never says so, and Thread.start waits for that word for ever. Hence
+    the look beforehand whether there is some.
+    """
+    for thread in threads:
+        running.append(thread)          # before it runs, so that after Ctrl-C here it is known
+        try:
+            mmap.mmap(-1, ROOM).close()
+            thread.start()
+        except (OSError, RuntimeError):
+            running.pop()
+            break
+
+
+def _awaited(waiting: deque[Future[Result]], threads: list[Thread]) -> Result:
     """The result of the first outcome, which is taken away. Looks up now and then: the system may give a signal to a
     thread that works, and then a wait without end would not hear of it.
 
     A frame that held the outcome would be in the traceback of what it raises, which the outcome holds: such a ring
     keeps files open, and memory, until the next garbage collection.
+
+    threads: those at work. None of them ends before its work does, but for want of memory: MemoryError.
     """
     while not waiting[0].done():
+        all_alive = all(thread.is_alive() for thread in threads)
+        if not all_alive and not waiting[0].done():
+            raise MemoryError(DIED)
         wait([waiting[0]], timeout=LOOK_UP)
     return waiting.popleft().result()
 
@@ -100,19 +126,21 @@ def in_order(
                     future.set_exception(fault)
             del job, future, item       # a thread that waits holds nothing
 
-    threads = [Thread(target=run, daemon=True) for _ in range(num_threads)]
+    threads: list[Thread] = []
     try:
-        for thread in threads:
-            thread.start()
+        start_threads((Thread(target=run, daemon=True) for _ in range(num_threads)), threads)
+        if not threads:
+            yield from map(work, items)
+            return
         for item in _until_fault(items, faults):
             if len(waiting) == 2 * num_threads:
-                yield _awaited(waiting)
+                yield _awaited(waiting, threads)
             future: Future[Result] = Future()
             waiting.append(future)
             queue.put((future, item))
             del future      # see _awaited
         while waiting:
-            yield _awaited(waiting)
+            yield _awaited(waiting, threads)
         if faults:
             raise faults.pop()
     finally:

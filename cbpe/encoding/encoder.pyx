@@ -34,11 +34,10 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 
 from cbpe.errors import CorpusTooLargeError
+from cbpe.threads import LONG, heeding_ctrl_c, in_order
 
 cimport cython
 
@@ -1029,11 +1028,15 @@ cdef class Encoder:
         raise TypeError("an Encoder cannot be pickled: make it anew from its merges")
 
     cdef Worker _worker(self, bint outer):
-        """One that is not at work. outer: its ids will be outer ones. list.pop and list.append are atomic."""
+        """One that is not at work. outer: its ids will be outer ones. Nothing lets another thread in between the look
+        and list.pop.
+
+        Not by catching IndexError: what Cython makes of that crashes where there is no memory for the traceback.
+        """
         cdef Worker worker
-        try:
+        if self.workers:
             worker = self.workers.pop()
-        except IndexError:
+        else:
             worker = Worker(self.cache_bytes)
         worker.work.numbers = self.model.numbers if outer else NULL
         return worker
@@ -1099,25 +1102,27 @@ cdef class Encoder:
     def _encode_flat(self, texts, splitter, num_threads, outer):
         """encode_batch_to_numpy, with outer or inner ids."""
         cdef list mine = list(texts)            # the caller's may change meanwhile
-        pieces = self._pieces(mine, splitter, num_threads)
+        total, pieces = self._pieces(mine, splitter, num_threads)
         if len(pieces) == 1:
-            ids, counts = self._encode_piece(mine, splitter, outer, *pieces[0])
+            if total >= LONG:
+                ids, counts = heeding_ctrl_c(self._encode_piece, mine, splitter, outer, *pieces[0])
+            else:
+                ids, counts = self._encode_piece(mine, splitter, outer, *pieces[0])
             return ids, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         offsets = np.zeros(len(mine) + 1, np.int64)
-        with ThreadPoolExecutor(num_threads) as pool:
-            done = list(pool.map(lambda piece: self._encode_piece(mine, splitter, outer, *piece), pieces))
-            for (first, last, _, _), (_, counts) in zip(pieces, done, strict=True):
-                offsets[first + 1 : last + 1] += counts
-            np.cumsum(offsets, out=offsets)
-            # threads put the pieces together too: of 50 ms for 20 MB of English, one took 6
-            borders = np.cumsum([0, *(len(ids) for ids, _ in done)])
-            joined = np.empty(sum(len(ids) for ids, _ in done), np.uint32)
+        done = list(in_order(lambda piece: self._encode_piece(mine, splitter, outer, *piece), pieces, num_threads))
+        for (first, last, _, _), (_, counts) in zip(pieces, done, strict=True):
+            offsets[first + 1 : last + 1] += counts
+        np.cumsum(offsets, out=offsets)
+        # threads put the pieces together too: of 50 ms for 20 MB of English, one took 6
+        borders = np.cumsum([0, *(len(ids) for ids, _ in done)])
+        joined = np.empty(sum(len(ids) for ids, _ in done), np.uint32)
 
-            def put(i):
-                joined[borders[i] : borders[i + 1]] = done[i][0]
+        def put(i):
+            joined[borders[i] : borders[i + 1]] = done[i][0]
 
-            for _ in pool.map(put, range(len(done))):
-                pass
+        for _ in in_order(put, range(len(done)), num_threads):
+            pass
         return joined, offsets
 
     def encode_batch(self, list texts not None, Splitter splitter not None, num_threads=1):
@@ -1144,7 +1149,7 @@ cdef class Encoder:
         return lists
 
     def _pieces(self, list texts, Splitter splitter, num_threads):
-        """What threads are given to do, in order: tuples (first, last, start, limit).
+        """The bytes of all texts, and what threads are given to do, in order: tuples (first, last, start, limit).
 
         Either the whole texts from first up to last, with start 0 and limit ALL, or one text, first, from start to
         limit, if it is long and may be cut.
@@ -1159,7 +1164,7 @@ cdef class Encoder:
             total += n
         target = max(<size_t> PIECE, total // (4 * max(num_threads, 1)))
         if num_threads <= 1 or total < 2 * PIECE:
-            return [(0, len(texts), 0, ALL)]
+            return total, [(0, len(texts), 0, ALL)]
         pieces = []
         for i in range(len(texts)):
             pointer = utf8_of(texts[i], &n)
@@ -1183,7 +1188,7 @@ cdef class Encoder:
                 first, size = i + 1, 0
         if first < len(texts):
             pieces.append((first, len(texts), 0, ALL))
-        return pieces
+        return total, pieces
 
     def _encode_piece(self, list texts, Splitter splitter, bint outer, Py_ssize_t first, Py_ssize_t last, size_t start,
                       size_t limit):

@@ -220,6 +220,8 @@ class Spill:
 
     def take(self, counter: ChunkCounter) -> None:
         """Writes all that a counter holds. Raises OSError, Unwanted where nobody needs it any more."""
+        if not self._wanted():
+            raise Unwanted              # before a file is opened that nobody would close
         with naming(self._limit.scratch_dir):
             if self._file is None:
                 self._file = self._limit.scratch_file()

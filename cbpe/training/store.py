@@ -19,6 +19,7 @@ The file, all integers little-endian:
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import mmap
@@ -44,7 +45,7 @@ from cbpe.patterns import GPT4_SPLIT_PATTERN
 from cbpe.progress import progress_bar
 from cbpe.splitting.split import UNICODE_EDITION, Splitter, splitter_for
 from cbpe.splitting.stages import Stages
-from cbpe.threads import GRACE, heeding_ctrl_c, thread_count
+from cbpe.threads import DIED, GRACE, heeding_ctrl_c, start_threads, thread_count
 from cbpe.training.chunks import ChunkCounter
 from cbpe.training.corpus import DocumentPart, Part, count_part, separators_of, source_parts, text_parts
 from cbpe.training.spill import (
@@ -406,7 +407,12 @@ class ChunkStore:
         with open(name, "rb") as file:
             if os.fstat(file.fileno()).st_size < 16:
                 raise ChunkStoreError(f"{name}: too short to be a chunk store")
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            try:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            except OSError as fault:
+                if fault.errno == errno.ENOMEM:
+                    raise MemoryError(f"{name}: no address space to map it") from None
+                raise OSError(fault.errno, fault.strerror, name) from None
         try:
             return cls._from_buffer(mapped, name)
         except ChunkStoreError:
@@ -621,32 +627,41 @@ class Work:
                             return
             except Exception as fault:
                 with self._lock:
-                    self._faults.append((number, fault))
+                    if not self._stopped:           # nor does anybody want this
+                        self._faults.append((number, fault))
 
     def share(self, counters: list[ChunkCounter], report: Any) -> None:
         """Has one thread count into each counter; report(n) is told of n more bytes a few times a second."""
+
+        ended = []
 
         def work(counter: ChunkCounter) -> None:
             for done in self.steps(counter):
                 with self._lock:
                     self._done += done
+            ended.append(counter)
 
-        threads = [threading.Thread(target=work, args=(counter,), daemon=True) for counter in counters]
+        threads: list[threading.Thread] = []
         reported = 0
         try:
-            for thread in threads:
-                thread.start()
+            start_threads((threading.Thread(target=work, args=(each,), daemon=True) for each in counters), threads)
+            if not threads:
+                for done in self.steps(counters[0]):
+                    report(done)
             for thread in threads:
                 while thread.is_alive():
                     thread.join(0.1)
                     report(self._done - reported)
                     reported = self._done
+            if len(ended) < len(threads):
+                raise MemoryError(DIED)
         except BaseException:
             self._stopped = True
             deadline = time.monotonic() + GRACE         # one of them may wait for a pipe
             for thread in threads:
                 if thread.ident is not None:
                     thread.join(max(0.0, deadline - time.monotonic()))
+            self._faults.clear()        # their tracebacks lead here, and to scratch files
             raise
 
     def raise_first_fault(self) -> None:
