@@ -1,7 +1,7 @@
 """tokenizer.json files, read and written, against Hugging Face's own libraries.
 
 No file can be fetched here: files in the layouts of published ones are made of what is trained here, and of published
-vocabularies where they lie beside the checkout (CBPE_VOCAB, or ../shared/vocab).
+vocabularies where published.py says.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import regex
 from layouts import LAYOUTS, all_merges, build, byte_level, sequence, split, token
+from published import VOCAB
 
 import cbpe
 from cbpe import BasicTokenizer, GPT4Tokenizer, RegexTokenizer, WordTokenizer
@@ -31,7 +32,6 @@ from cbpe.splitting.stages import Stages
 
 tokenizers = pytest.importorskip("tokenizers")
 
-VOCAB = Path(os.environ.get("CBPE_VOCAB", Path(cbpe.__file__).parents[2] / "shared" / "vocab"))
 
 NASTY = [
     "", " ", "  ", "\n", "\r\n\r\n", "a", " a", "a ", "hello world", "Hello, World!  It's 1234567 o'clock, I'LL say",

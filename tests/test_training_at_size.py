@@ -116,7 +116,9 @@ def test_one_endless_chunk_takes_twelve_bytes_a_byte_at_most_C18(tmp_path, name)
     path = tmp_path / "letters.txt"
     size = 20_000_000
     path.write_bytes(random.Random(18).randbytes(size).translate(bytes(97 + i % 26 for i in range(256))))
-    assert int(run(PEAK, name, str(path), "1000")) < 12 * size + 10_000_000        # some of it does not grow with size
+    # Blocks as large as this text malloc may keep for a while when they are freed, or not, as it happens: not here.
+    peak = int(run(PEAK, name, str(path), "1000", MALLOC_MMAP_THRESHOLD_=str(1 << 17)))
+    assert peak < 12 * size + 10_000_000        # some of it does not grow with size
 
 
 def test_a_corpus_learned_in_many_stages_is_learned_exactly(sources):
