@@ -40,7 +40,7 @@ from cbpe.likeness import TiktokenNames
 from cbpe.model import Model
 from cbpe.special import MAX_ID, check_special_tokens, check_word
 from cbpe.splitting.split import Splitter
-from cbpe.threads import LONG, heeding_ctrl_c, thread_count
+from cbpe.threads import LONG_TEXT, heeding_ctrl_c, thread_count
 from cbpe.training import ChunkStore, learn_merges
 from cbpe.training.learn import Checkpoint, Known
 
@@ -927,7 +927,7 @@ def _check_text(text: object) -> None:
 
 def _heard(encode: Callable[[str | bytes, Splitter], T], text: str | bytes, splitter: Splitter) -> T:
     """encode(text, splitter), during which Ctrl-C is heard if that may take long."""
-    return heeding_ctrl_c(encode, text, splitter) if len(text) >= LONG else encode(text, splitter)
+    return heeding_ctrl_c(encode, text, splitter) if len(text) >= LONG_TEXT else encode(text, splitter)
 
 
 def _as_str(text: str | bytes) -> str:

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 MOST_THREADS = 256          # each takes memory, whether there is a processor for it or not
 LOOK_UP = 0.1               # seconds between two looks whether Ctrl-C was pressed
-LONG = 1 << 23              # characters of a text that may take a good part of a second to encode
+LONG_TEXT = 1 << 23              # characters of a text that may take a good part of a second to encode
 ROOM = 1 << 22              # bytes that must be there for a thread to be started
 DIED = "a thread ended before its work did, for there was no memory"
 GRACE = 0.5                 # seconds that threads are given to end when their results are not wanted any more

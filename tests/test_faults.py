@@ -588,9 +588,9 @@ def test_with_little_memory_it_is_a_memory_error_or_the_right_result(tmp_path: P
 def test_whichever_allocation_fails_it_is_a_memory_error(tmp_path: Path) -> None:
     compiler = shutil.which("gcc") or shutil.which("cc")
     library = tmp_path / "failing.so"
-    source = Path(__file__).parent / "failing_malloc.c"
-    command = [str(compiler), "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", str(source), "-o", str(library)]
-    if not compiler or subprocess.run(command, capture_output=True).returncode:
+    source = Path(__file__).parent / "failing_malloc.h"
+    command = [str(compiler), "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-x", "c", str(source), "-o"]
+    if not compiler or subprocess.run([*command, str(library)], capture_output=True).returncode:
         pytest.skip("no C compiler here, or another C library than glibc")
     assert run(program(INJECTION, 60), tmp_path, LD_PRELOAD=str(library)) == "True\n"
 
@@ -746,6 +746,13 @@ def test_ctrl_c_is_heard_at_any_time_and_leaves_nothing(tmp_path: Path) -> None:
         [sys.executable, "-c", program(INTERRUPTED, 3000), str(tmp_path)], capture_output=True, text=True, timeout=400
     )
     assert (result.returncode, result.stdout) == (0, f"{3 * 27} True\n"), result.stderr
+
+
+def test_short_texts_are_encoded_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = trained()
+    monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("a thread"))
+    assert tokenizer.encode_batch([TEXT] * 9, num_threads=1) == [tokenizer.encode(TEXT)] * 9
+    assert tokenizer.count(TEXT) == len(tokenizer.encode_to_numpy(TEXT))
 
 
 @POSIX

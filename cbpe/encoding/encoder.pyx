@@ -37,7 +37,7 @@ from libc.string cimport memcmp, memcpy, memset
 import numpy as np
 
 from cbpe.errors import CorpusTooLargeError
-from cbpe.threads import LONG, heeding_ctrl_c, in_order
+from cbpe.threads import LONG_TEXT, heeding_ctrl_c, in_order
 
 cimport cython
 
@@ -1104,7 +1104,7 @@ cdef class Encoder:
         cdef list mine = list(texts)            # the caller's may change meanwhile
         total, pieces = self._pieces(mine, splitter, num_threads)
         if len(pieces) == 1:
-            if total >= LONG:
+            if total >= LONG_TEXT:
                 ids, counts = heeding_ctrl_c(self._encode_piece, mine, splitter, outer, *pieces[0])
             else:
                 ids, counts = self._encode_piece(mine, splitter, outer, *pieces[0])
