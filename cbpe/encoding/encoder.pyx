@@ -446,7 +446,8 @@ cdef inline void ask_vocabulary(const Model *model, const Cache *cache, Batch *b
     for i in range(batch.n):
         line = batch.line[i]
         head = batch.head[i]
-        j = (line.head[1] == head) + 2 * (line.head[2] == head)
+        # 1 or 2, and 2 where both are: two empty places have the head of a chunk of zeros
+        j = ((line.head[1] == head) & (line.head[2] != head)) + 2 * (line.head[2] == head)
         batch.first[i] = line.ids[j] | <uint64_t> 1 << 60
         batch.asked[n_asked] = <uint16_t> i
         n_asked += ((line.head[j] ^ head) | (line.tail[j] ^ batch.tail[i])) != 0
