@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy.typing as npt
 import regex
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 from cbpe.splitting.stages import Stages
 
 REGEX_VERSION: str
 UNICODE_EDITION: str
 
+@disjoint_base
 class Splitter:
     @property
     def pattern(self) -> str | Stages | None: ...
