@@ -902,7 +902,7 @@ def test_nothing_stays_open_C17(tmp_path):
             ChunkStore.from_files(tmp_path / "c.txt.zst")
         opened = len(os.listdir("/proc/self/fd"))
         before = before or opened
-    assert opened == before
+    assert opened <= before         # the first round may find some that the one before it leaves to be collected
 
 
 # -------------------------------------------------------------------------------------------------------- encoding
