@@ -17,6 +17,7 @@ the two engines make of texts will find.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import regex
@@ -94,6 +95,27 @@ def _refuse(what: str) -> NoReturn:
     raise ValueError(f"{what} has no counterpart in the other engine's regular expressions")
 
 
+def _flags(dot_all: str, dot_all_there: str, text: str) -> str:
+    """Flags of a group, of which one has another letter there: "s", "m", "(?is:" -> "(?im:". Raises ValueError."""
+    if not set(text.strip("(?:)")) <= {"i", "-", dot_all}:
+        _refuse(text)
+    return text.replace(dot_all, dot_all_there)
+
+
+def _of_words(text: str, in_class: bool, word: str, word_in_class: str) -> str | None:
+    r"""What stands for \w, \W or \b, by the characters of words as the engine that is left has them; None for others.
+
+    "\W", False, "ab", "ab" -> "[^ab]"
+    """
+    if text == r"\w":
+        return word_in_class if in_class else f"[{word}]"
+    if text == r"\W" and not in_class:
+        return f"[^{word}]"
+    if text == r"\b" and not in_class:
+        return f"(?:(?<=[{word}])(?![{word}])|(?<![{word}])(?=[{word}]))"
+    return None
+
+
 # ---- from regex to Oniguruma
 
 
@@ -110,24 +132,14 @@ def to_oniguruma(pattern: str, flags: int = 0) -> str:
     return f"(?{letters}:{text})" if letters else text
 
 
-def _flags_there(text: str) -> str:
-    letters = text.strip("(?:)")
-    if not set(letters) <= set("is-"):
-        _refuse(text)
-    return text.replace("s", "m")
-
-
 def _escape_there(text: str, in_class: bool) -> str:
     if text[1] in "xuU" and len(text) > 2 and text[2] != "{":
         return rf"\x{{{text[2:]}}}"
     if text[1] in "pP" and text[2] != "{":
         return rf"\{text[1]}{{{text[2]}}}"
-    if text == r"\w":
-        return _OUR_WORD if in_class else f"[{_OUR_WORD}]"
-    if text == r"\W" and not in_class:
-        return f"[^{_OUR_WORD}]"
-    if text == r"\b" and not in_class:
-        return f"(?:(?<=[{_OUR_WORD}])(?![{_OUR_WORD}])|(?<![{_OUR_WORD}])(?=[{_OUR_WORD}]))"
+    of_words = _of_words(text, in_class, _OUR_WORD, _OUR_WORD)
+    if of_words:
+        return of_words
     if text in (r"\W", r"\N", r"\m", r"\M", r"\L", r"\B"):
         _refuse(text + (" within brackets" if in_class else ""))
     return text
@@ -150,7 +162,7 @@ _IN_CLASS = _compiled(rf"(?P<escape> {_ESCAPE} ) | \[ : \^? \w+ : \] | && | .")
 _TO_ONIGURUMA = _Rules(
     tokens=_compiled(_TOKENS.format(a_class=_FLAT_CLASS, an_escape=_ESCAPE)),
     possessive="(?>{0}{1})",
-    flags=_flags_there,
+    flags=partial(_flags, "s", "m"),
     anchors={"^": r"\A", "$": r"(?=\n?\z)", r"\Z": r"\z", "(?m:^)": "^", "(?m:$)": "$"},
     escape=_escape_there,
     a_class=_class_there,
@@ -165,22 +177,12 @@ def from_oniguruma(pattern: str) -> str:
     return _rewritten(pattern, _FROM_ONIGURUMA)
 
 
-def _flags_here(text: str) -> str:
-    letters = text.strip("(?:)")
-    if not set(letters) <= set("im-"):
-        _refuse(text)
-    return text.replace("m", "s")
-
-
 def _escape_here(text: str, in_class: bool) -> str:
     if text.startswith(r"\x{"):
         return regex.escape(chr(int(text[3:-1], 16)))
-    if text == r"\w":
-        return _THEIR_WORD_IN_CLASS if in_class else f"[{_THEIR_WORD}]"
-    if text == r"\W" and not in_class:
-        return f"[^{_THEIR_WORD}]"
-    if text == r"\b" and not in_class:
-        return f"(?:(?<=[{_THEIR_WORD}])(?![{_THEIR_WORD}])|(?<![{_THEIR_WORD}])(?=[{_THEIR_WORD}]))"
+    of_words = _of_words(text, in_class, _THEIR_WORD, _THEIR_WORD_IN_CLASS)
+    if of_words:
+        return of_words
     if text in (r"\h", r"\H", r"\W", r"\b", r"\B", r"\R", r"\X", r"\y", r"\Y", r"\N", r"\O", r"\g"):
         _refuse(text + (" within brackets" if in_class else ""))
     return text
@@ -210,7 +212,7 @@ _IN_NESTED_CLASS = _compiled(
 _FROM_ONIGURUMA = _Rules(
     tokens=_compiled(_TOKENS.format(a_class=_NESTED_CLASS, an_escape=_ESCAPE)),
     possessive="(?:{0}{1})+",
-    flags=_flags_here,
+    flags=partial(_flags, "m", "s"),
     anchors={"^": "(?m:^)", "$": "(?m:$)", r"\Z": r"(?=\n?\Z)", r"\z": r"\Z"},
     escape=_escape_here,
     a_class=_class_here,
