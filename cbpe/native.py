@@ -761,11 +761,7 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
                 lists = [self.encode_ordinary(text.decode()) for text in texts]
                 return np.array(list(chain.from_iterable(lists)), np.uint32), np.cumsum([0, *map(len, lists)])
             if model.preparation is not None:
-                decoded = [text.decode() for text in texts]
-                cutter = model.cutter("none")
-                parts = list[Parts](decoded)
-                if not cutter.leaves_whole(decoded):
-                    parts = [cutter.parts(text) for text in decoded]
+                parts = self._batch_parts([text.decode() for text in texts], "none", model)
                 return encode_flat(encoder, splitter, parts, 1)
             return encoder.encode_batch_to_numpy(texts, splitter)
 

@@ -26,14 +26,14 @@ import regex
 from cbpe.encoding.decoder import Decoder
 from cbpe.encoding.files import Encode
 from cbpe.encoding.words import WordEncoder, all_merges, first_merges, n_first_ids
-from cbpe.errors import ChunkStoreError, ModelFileError, NoStatisticsError, VocabSizeError
+from cbpe.errors import ModelFileError, NoStatisticsError, VocabSizeError
 from cbpe.files import atomic_write
 from cbpe.formats import minbpe, subword
 from cbpe.formats.subword import END
 from cbpe.formats.untrusted import check_pattern
 from cbpe.inputs.sources import StrPath
 from cbpe.model import Model, Pair, lazy
-from cbpe.native import NativeTokenizer, _as_int, _check_text
+from cbpe.native import NativeTokenizer, _as_int, _check_text, _counted
 from cbpe.special import MAX_ID, check_special_tokens, check_word
 from cbpe.splitting.split import Splitter
 from cbpe.splitting.words import MARK, WORD_PATTERN, WordSplitter
@@ -356,13 +356,9 @@ class WordTokenizer(NativeTokenizer):
         """
         if not isinstance(store, ChunkStore):
             raise TypeError(f"store must be a ChunkStore, not {type(store).__name__}")
-        wanted = self._model.pattern
-        if store.pattern != wanted:
-            raise ChunkStoreError(
-                f"the store was counted with pattern {store.pattern!r}, and the tokenizer's is {wanted!r}"
-            )
+        counted = _counted(store)
         self._learn(
-            lambda **how: _lowered(store) if self._model.lower else store,
+            lambda **how: _lowered(counted(**how)) if self._model.lower else counted(**how),
             vocab_size=vocab_size,
             num_merges=num_merges,
             verbose=verbose,
