@@ -38,7 +38,7 @@ from cbpe.formats import minbpe
 from cbpe.inputs.sources import StrPath, check_field, find_sources
 from cbpe.likeness import TiktokenNames
 from cbpe.model import Model
-from cbpe.special import MAX_ID, check_special_tokens, check_word
+from cbpe.special import MAX_ID, words_of
 from cbpe.splitting.split import Splitter
 from cbpe.threads import LONG_TEXT, heeding_ctrl_c, thread_count
 from cbpe.training import ChunkStore, learn_merges
@@ -399,7 +399,7 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
         min_count = _as_int(min_count, "min_count", least=1)
         if num_threads is not None:
             num_threads = _as_int(num_threads, "num_threads", least=1)
-        words = _special_words(special_tokens)
+        words = words_of(special_tokens, lambda number: number < 256)
         model = self._model if keep_merges else self._model.without_merges()
         if model.preparation is not None:
             raise ValueError(
@@ -975,23 +975,6 @@ def _id_type(dtype: npt.DTypeLike | None, max_id: int | None) -> np.dtype[Any]:
 def _plain_ints(ids: Any) -> list[int]:
     """[np.int64(5), True] -> [5, 1]; they are known to be integers."""
     return ids.tolist() if isinstance(ids, np.ndarray) else [operator.index(number) for number in ids]
-
-
-def _special_words(special_tokens: SpecialTokens | None) -> list[str]:
-    """The special tokens that training leaves out. Raises SpecialTokenError, TypeError for a single str."""
-    if special_tokens is None:
-        return []
-    if isinstance(special_tokens, Mapping):
-        return list(check_special_tokens(special_tokens, lambda number: number < 256))
-    if isinstance(special_tokens, (str, bytes)):
-        raise TypeError(f"special_tokens must be a list of str or a dict, not a single {type(special_tokens).__name__}")
-    words = [check_word(word) for word in special_tokens]
-    seen: set[str] = set()
-    for word in words:
-        if word in seen:
-            raise SpecialTokenError(f"a special token is listed twice: {word!r}")
-        seen.add(word)
-    return words
 
 
 def _fixed_special_tokens(model: Model, special_tokens: SpecialTokens | None) -> dict[str, int]:

@@ -8,7 +8,7 @@ latter is never found.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import lru_cache
 
 from cbpe.encoding.finder import SpecialFinder
@@ -58,6 +58,25 @@ def check_special_tokens(
         owners[number] = word
         checked[word] = number
     return checked
+
+
+def words_of(special_tokens: object, is_taken: Callable[[int], bool]) -> list[str]:
+    """The texts of special tokens that training leaves out, given as a dict from str to id or as a list; None: none.
+
+    is_taken: as in check_special_tokens. Raises SpecialTokenError for one that cannot be registered or is listed twice.
+    """
+    if special_tokens is None:
+        return []
+    if isinstance(special_tokens, Mapping):
+        return list(check_special_tokens(special_tokens, is_taken))
+    if isinstance(special_tokens, (str, bytes)) or not isinstance(special_tokens, Iterable):
+        raise TypeError(f"special_tokens must be a list of str or a dict, not a single {type(special_tokens).__name__}")
+    words: dict[str, None] = {}
+    for word in map(check_word, special_tokens):
+        if word in words:
+            raise SpecialTokenError(f"a special token is listed twice: {word!r}")
+        words[word] = None
+    return list(words)
 
 
 @lru_cache(maxsize=128)

@@ -34,7 +34,7 @@ from cbpe.formats.untrusted import check_pattern
 from cbpe.inputs.sources import StrPath
 from cbpe.model import Model, Pair, lazy
 from cbpe.native import NativeTokenizer, _as_int, _check_text, _counted
-from cbpe.special import MAX_ID, check_special_tokens, check_word
+from cbpe.special import MAX_ID, check_special_tokens, check_word, words_of
 from cbpe.splitting.split import Splitter
 from cbpe.splitting.words import MARK, WORD_PATTERN, WordSplitter
 from cbpe.training import ChunkStore, learn_merges
@@ -405,7 +405,12 @@ class WordTokenizer(NativeTokenizer):
         if num_threads is not None:
             num_threads = _as_int(num_threads, "num_threads", least=1)
         model = self._model
-        words, fixed = _special_words(model, special_tokens)
+        words = words_of(special_tokens, lambda number: False)
+        fixed: dict[str, int] = {}
+        if special_tokens is None:
+            fixed = {word: number for word, number in model.specials.items() if word != model.unk}
+        elif isinstance(special_tokens, Mapping):
+            fixed = dict(special_tokens)
         store = count(
             pattern=WordSplitter(model.pattern, model.lower, marked=False),
             special_tokens=words,
@@ -648,19 +653,6 @@ def _with_unk(model: WordModel, special_tokens: Mapping[str, int]) -> WordModel:
             number += 1
         fixed[model.unk] = number
     return model.registered(fixed)
-
-
-def _special_words(model: WordModel, special_tokens: SpecialTokens | None) -> tuple[list[str], dict[str, int]]:
-    """The special tokens that training leaves out, and those whose ids are known before it."""
-    if special_tokens is None:
-        return [], {word: number for word, number in model.specials.items() if word != model.unk}
-    if isinstance(special_tokens, Mapping):
-        fixed = check_special_tokens(special_tokens, lambda number: False)
-        return list(fixed), fixed
-    if isinstance(special_tokens, (str, bytes)):
-        raise TypeError(f"special_tokens must be a list of str or a dict, not a single {type(special_tokens).__name__}")
-    words = list(dict.fromkeys(map(check_word, special_tokens)))
-    return words, {}
 
 
 def _alphabet(store: ChunkStore) -> tuple[bytes, ...]:

@@ -25,6 +25,7 @@ import cbpe
 from cbpe import RegexTokenizer
 from cbpe.errors import ExportError, ModelFileError, SpecialTokenError, UnknownIdError
 from cbpe.formats import ranks
+from cbpe.formats.fancy import from_fancy
 from cbpe.model import Model
 from cbpe.patterns import CL100K_SPLIT_PATTERN, GPT4_SPLIT_PATTERN, NAMED_PATTERNS
 
@@ -357,7 +358,7 @@ def test_a_pattern_must_be_known(tmp_path: Path) -> None:
     ],
 )
 def test_patterns_in_the_words_of_regex(theirs: str, ours: str) -> None:
-    assert ranks.as_regex(theirs) == ours
+    assert from_fancy(theirs) == ours
     encoding = tiktoken.Encoding("a", pat_str=theirs, mergeable_ranks=BYTES, special_tokens={})
     tokenizer = RegexTokenizer.from_tiktoken(encoding)
     for text in ["a\n", "ab\n\n", "fx$\\$", " \n", "'S", "]a[", "x y\n"]:

@@ -19,7 +19,7 @@ import tiktoken.load
 
 import cbpe
 from cbpe import BasicTokenizer, ExportError, GPT4Tokenizer, RegexTokenizer
-from cbpe.formats.fancy import rewritten
+from cbpe.formats.fancy import to_fancy
 from cbpe.formats.tiktoken import Engine, pattern_there
 from cbpe.patterns import NAMED_PATTERNS
 
@@ -199,7 +199,7 @@ def test_what_is_rewritten_has_to_be(pattern, monkeypatch):
     """As it stands tiktoken would read the pattern otherwise, and the comparison says so."""
     if pattern in (r"[]a]+|\w+", r"[^]a\n]+|a"):
         pytest.skip("both read it alike")
-    monkeypatch.setattr("cbpe.formats.tiktoken.rewritten", lambda compiled: compiled.pattern)
+    monkeypatch.setattr("cbpe.formats.tiktoken.to_fancy", lambda compiled: compiled.pattern)
     with pytest.raises(ExportError, match=r"pattern|fails"):
         every_border(pattern).to_tiktoken("x")
 
@@ -214,7 +214,7 @@ def test_what_is_rewritten_has_to_be(pattern, monkeypatch):
     ],
 )
 def test_flags_of_a_compiled_pattern_go(compiled, there):
-    assert rewritten(compiled) == there
+    assert to_fancy(compiled) == there
     if isinstance(compiled, regex.Pattern):
         tokenizer = every_border(compiled)
         same(tokenizer, tokenizer.to_tiktoken("x"), ["a\nb\n", "A\nB in IN"])

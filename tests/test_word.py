@@ -189,8 +189,9 @@ def test_a_training_that_fails_leaves_the_tokenizer_as_it_was() -> None:
     tokenizer.train(PAPER, num_merges=3)
     merges = tokenizer.merges
     for wrong in (lambda: tokenizer.train("\ud800", num_merges=1), lambda: tokenizer.train("a", num_merges=-1),
-                  lambda: tokenizer.train("a", num_merges=1, special_tokens={"x": 0})):
-        with pytest.raises(ValueError, match=r"surrogates|at least 0|not free"):
+                  lambda: tokenizer.train("a", num_merges=1, special_tokens={"x": 0}),
+                  lambda: tokenizer.train("a", num_merges=1, special_tokens=["x", "x"])):
+        with pytest.raises(ValueError, match=r"surrogates|at least 0|not free|listed twice"):
             wrong()
     assert tokenizer.merges == merges
     assert tokenizer.alphabet == "deilnorstw"

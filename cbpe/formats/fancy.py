@@ -1,7 +1,7 @@
-r"""A split pattern of the regex package, in the words of the engine of tiktoken (Rust's fancy-regex).
+r"""Split patterns between two engines: regex, by which cbpe splits, and fancy-regex (Rust), by which tiktoken does.
 
-In: a pattern. Out: one that the other engine reads as regex reads the first, as far as that can be said. The two agree
-on nearly all that split patterns are made of, possessive quantifiers included. They do not on these:
+In: a pattern of the one. Out: one that the other reads in the same way, as far as that can be said. The two agree on
+nearly all that split patterns are made of, possessive quantifiers included. They do not on these:
 
     regex                                               fancy-regex                     in its words
     $ also before a "\n" that ends the text             $ at the end only               (?=\n?\z)
@@ -27,6 +27,7 @@ from typing import Any
 import regex
 
 from cbpe.errors import ExportError
+from cbpe.patterns import NAMED_PATTERNS
 
 _CLASSES = {        # [:digit:] is of ASCII in both
     "alpha": r"\p{Alphabetic}",
@@ -52,7 +53,7 @@ _IN_CLASS = regex.compile(
 )
 
 
-def rewritten(compiled: regex.Pattern[str] | re.Pattern[str]) -> str:
+def to_fancy(compiled: regex.Pattern[str] | re.Pattern[str]) -> str:
     """The pattern for fancy-regex. Raises ExportError for a flag that it does not have."""
     package: Any = regex if isinstance(compiled, regex.Pattern) else re
     by_default = package.compile(compiled.pattern).flags
@@ -151,3 +152,32 @@ def _folded(token: str, there: str, flags: set[str]) -> str:
     if token in _DOTLESS:
         return f"(?-i:[{letters}])"
     return f"(?:(?-i:[{letters}])|(?!(?-i:[{_DOTLESS}])){there})"
+
+
+# ---- from fancy-regex to regex
+
+_PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?[a-zA-Z-]*[:)]|.", re.DOTALL)
+_NESTED = re.compile(r"(?<!\\)(?:\\\\)*\[|&&|--|~~|\\h")
+_REWRITTEN = {"$": r"\Z", r"\z": r"\Z", r"\Z": r"(?=\n*\Z)", r"\h": "[0-9A-Fa-f]"}
+
+
+def from_fancy(pattern: str) -> str:
+    r"""A pattern of tiktoken's engine, fancy-regex, in the words of regex: r"\s++$" -> r"\s++\Z".
+
+    $ and \z are the end of the text there, \Z also before line ends behind which nothing comes, and \h is a hexadecimal
+    digit. Raises ValueError for what is read in another way and cannot be put so simply: sets within sets, flags but i
+    and s.
+    """
+    if pattern in NAMED_PATTERNS.values():
+        return pattern          # chosen so that both engines read them alike
+    parts = []
+    for match in _PART.finditer(pattern):
+        part = match[0]
+        flags = part.startswith("(?") and set(part) - set("(?:-)is")
+        if flags or (part[0] == "[" and _NESTED.search(part, 1)) or part in (r"\<", r"\>", r"\b", r"\B", r"\G", r"\K"):
+            raise ValueError(
+                f"the pattern has {part!r}, which tiktoken's engine reads in another way than the regex package: pass "
+                f"pattern=, in regex's words: {pattern!r}"
+            )
+        parts.append(_REWRITTEN.get(part, part))
+    return "".join(parts)

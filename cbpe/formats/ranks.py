@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from cbpe.data.merges import SOURCES
 from cbpe.errors import ExportError, ModelFileError
+from cbpe.formats.fancy import from_fancy
 from cbpe.formats.recover import recover
 from cbpe.model import Model
 from cbpe.patterns import NAMED_PATTERNS
@@ -114,7 +115,7 @@ def imported(
         if special_tokens is None:
             special_tokens, shared = _special_tokens_of(source)
         if pattern is None:
-            pattern = as_regex(source._pat_str)
+            pattern = from_fancy(source._pat_str)
     else:
         name = os.fsdecode(source)
         with open(source, "rb") as file:
@@ -191,33 +192,6 @@ def _special_tokens_of(encoding: Any) -> tuple[dict[str, int], frozenset[int]]:
         word = encoding.decode_single_token_bytes(number).decode()
         special_tokens[word] = special_tokens.pop(word)
     return special_tokens, shared
-
-
-_PART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?[a-zA-Z-]*[:)]|.", re.DOTALL)
-_NESTED = re.compile(r"(?<!\\)(?:\\\\)*\[|&&|--|~~|\\h")
-_REWRITTEN = {"$": r"\Z", r"\z": r"\Z", r"\Z": r"(?=\n*\Z)", r"\h": "[0-9A-Fa-f]"}
-
-
-def as_regex(pattern: str) -> str:
-    r"""A pattern of tiktoken's engine, fancy-regex, in the words of regex: r"\s++$" -> r"\s++\Z".
-
-    $ and \z are the end of the text there, \Z also before line ends behind which nothing comes, and \h is a hexadecimal
-    digit. Raises ValueError for what is read in another
-    way and cannot be put so simply: sets within sets, flags but i and s.
-    """
-    if pattern in NAMED_PATTERNS.values():
-        return pattern          # chosen so that both engines read them alike
-    parts = []
-    for match in _PART.finditer(pattern):
-        part = match[0]
-        flags = part.startswith("(?") and set(part) - set("(?:-)is")
-        if flags or (part[0] == "[" and _NESTED.search(part, 1)) or part in (r"\<", r"\>", r"\b", r"\B", r"\G", r"\K"):
-            raise ValueError(
-                f"the pattern has {part!r}, which tiktoken's engine reads in another way than the regex package: pass "
-                f"pattern=, in regex's words: {pattern!r}"
-            )
-        parts.append(_REWRITTEN.get(part, part))
-    return "".join(parts)
 
 
 # ---- from a model to ranks

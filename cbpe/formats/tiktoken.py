@@ -18,7 +18,7 @@ from cbpe.errors import ExportError
 from cbpe.files import StrPath, atomic_write
 from cbpe.formats import ranks
 from cbpe.formats.check import battery, check_export, overlapping
-from cbpe.formats.fancy import rewritten
+from cbpe.formats.fancy import to_fancy
 from cbpe.patterns import NAMED_PATTERNS
 from cbpe.splitting.stages import Stages
 
@@ -118,7 +118,7 @@ def pattern_there(tokenizer: NativeTokenizer, texts: list[str]) -> str:
                 f"the pattern matches the empty text, for instance at {empty.start()} in {text[:40]!r}, where "
                 "tiktoken's engine fails: it must match one character at least"
             )
-    return rewritten(compiled)
+    return to_fancy(compiled)
 
 
 class Engine:
