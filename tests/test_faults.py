@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from budget import limits_memory
 from tqdm import tqdm
 
 from cbpe import ChunkStore, RegexTokenizer
@@ -580,11 +581,13 @@ def program(script: str, n_words: int) -> str:
 
 
 @LINUX
+@limits_memory
 def test_with_little_memory_it_is_a_memory_error_or_the_right_result(tmp_path: Path) -> None:
     assert run(program(SWEEP, 300), tmp_path) == "fine\n"
 
 
 @LINUX
+@limits_memory
 def test_whichever_allocation_fails_it_is_a_memory_error(tmp_path: Path) -> None:
     compiler = shutil.which("gcc") or shutil.which("cc")
     library = tmp_path / "failing.so"
