@@ -1,8 +1,8 @@
 """How long the tests may take: how many random examples a property gets, and which tests a short run leaves out.
 
 CBPE_TESTS=short is for the suite's second and third run: with another Python, or with the C code under watch. Random
-tests then get a tenth of their examples, and those marked thorough are left out: they go through all code points, or
-all short strings, and what the C code makes of those does not depend on the Python around it.
+tests then get a tenth of their examples, and those marked thorough are left out: they go through all code points, all
+short strings or all published vocabularies, and what the C code makes of those does not depend on the Python around it.
 CBPE_SANITIZE and CBPE_COVERAGE, as setup.py has them, say that the modules were built so. A sanitizer takes terabytes
 of address space and several times the memory, so tests that limit or measure memory cannot run.
 """
@@ -10,15 +10,24 @@ of address space and several times the memory, so tests that limit or measure me
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
+
+T = TypeVar("T")
 
 SHORT = os.environ.get("CBPE_TESTS") == "short"
 WATCHED = bool(os.environ.get("CBPE_SANITIZE") or os.environ.get("CBPE_COVERAGE"))
 
 thorough = pytest.mark.skipif(SHORT, reason="left out of short runs")
 limits_memory = pytest.mark.skipif(WATCHED, reason="memory is not what it is without a sanitizer")
+
+
+def mostly_thorough(values: Iterable[T], *kept: T) -> list[Any]:
+    """The values of a parametrised test, all but those kept marked thorough."""
+    return [value if value in kept else pytest.param(value, marks=thorough) for value in values]
 
 
 def examples(n: int) -> settings:

@@ -17,6 +17,7 @@ import pytest
 import reference
 import regex
 import tiktoken
+from budget import mostly_thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from published import SHARED, VOCAB
@@ -50,7 +51,7 @@ NASTY = [
     " nghiệp .:.:.:.: việc uzavře したいている",
 ]  # fmt: skip
 
-each_file = pytest.mark.parametrize("name", list(PATTERNS))
+each_file = pytest.mark.parametrize("name", mostly_thorough(PATTERNS, "r50k_base.tiktoken", "llama3_tokenizer.model"))
 
 
 @cache
@@ -141,7 +142,7 @@ def test_the_pattern_of_a_published_file_is_known(name: str) -> None:
     assert PATTERNS[name] is None or tokenizer.pattern == PATTERNS[name]
 
 
-@pytest.mark.parametrize("name", ["cl100k_base", "p50k_base", "o200k_base", "r50k_base"])
+@pytest.mark.parametrize("name", mostly_thorough(["cl100k_base", "p50k_base", "o200k_base", "r50k_base"], "r50k_base"))
 def test_openais_files_give_what_get_encoding_gives(name: str) -> None:
     tokenizer, _ = published(f"{name}.tiktoken")
     ours = cbpe.get_encoding(name)

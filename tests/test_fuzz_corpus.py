@@ -15,6 +15,7 @@ from types import ModuleType
 
 import fuzz_targets
 import pytest
+from budget import limits_memory
 
 CORPUS = Path(__file__).parent / "fuzz_corpus"
 SCRIPT = Path(__file__).parent.parent / "scripts" / "fuzz.py"
@@ -71,6 +72,7 @@ def test_a_find_is_kept_and_shortened(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "KeyError: 'a find'" in told.read_text()
 
 
+@limits_memory
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="processes end by signals on Unix")
 @pytest.mark.parametrize(
     ("code", "told"), [("os.kill(os.getpid(), signal.SIGKILL)", "status -9"), ("time.sleep(60)", "fuzz_target")]
