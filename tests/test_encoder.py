@@ -115,6 +115,61 @@ def test_an_encoder_without_merges_gives_bytes() -> None:
     assert encoder.encode("déjà".encode(), splitter_for(GPT4_SPLIT_PATTERN)) == list("déjà".encode())
 
 
+# ---- the perfect hash of merging.pyx, which short chunks are merged by: models that it is not found for at once
+
+MULTIPLIERS = [0x9E3779B97F4A7C15]      # those that are tried, and what each makes of a pair, with 256 entries
+while len(MULTIPLIERS) < 64:
+    MULTIPLIERS.append((MULTIPLIERS[-1] * 0xD1342543DE82EF95 + 2) % 2**64)
+
+
+def bucket_and_home(pair: tuple[int, int], multiplier: int) -> tuple[int, int]:
+    product = (pair[0] << 20 | pair[1]) * multiplier % 2**64
+    return product >> 58, product >> 18 & 255
+
+
+def colliding_pairs(multipliers: list[int]) -> list[tuple[int, int]]:
+    """For each multiplier two pairs of bytes that it gives the same bucket and the same home."""
+    generator = random.Random(11)
+    pairs: list[tuple[int, int]] = []
+    for multiplier in multipliers:
+        seen: dict[tuple[int, int], tuple[int, int]] = {}
+        while True:
+            pair = generator.randrange(256), generator.randrange(256)
+            place = bucket_and_home(pair, multiplier)
+            if seen.setdefault(place, pair) != pair:
+                pairs += seen[place], pair
+                break
+    return list(dict.fromkeys(pairs))
+
+
+def pairs_of_a_bucket(n: int) -> list[tuple[int, int]]:
+    pairs = ((left, right) for left in range(256) for right in range(256))
+    return [pair for pair in pairs if bucket_and_home(pair, MULTIPLIERS[0])[0] == 0][:n]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "has_hash"),
+    [
+        (colliding_pairs(MULTIPLIERS[:1]), True),
+        (colliding_pairs(MULTIPLIERS[:-1]), True),
+        (colliding_pairs(MULTIPLIERS), False),
+        (pairs_of_a_bucket(64), True),
+        (pairs_of_a_bucket(65), True),          # one more than a bucket holds
+    ],
+)
+def test_models_that_a_perfect_hash_is_hard_to_find_for(pairs: list[tuple[int, int]], has_hash: bool) -> None:
+    assert len(pairs) <= 204                    # with more, there are more entries
+    merges = {pair: 256 + i for i, pair in enumerate(pairs)}
+    encoder = make_encoder(merges)
+    generator = random.Random(12)
+    for size in [1, 2, 3, 20, 40, 62, 63]:
+        for _ in range(20):
+            chunk = b"".join(map(bytes, generator.choices(pairs, k=size)))[:size]
+            ids, steps = encoder._encode_chunk_counted(chunk)
+            assert ids == reference.encode_chunk(chunk, merges)
+            assert (steps == 0) == (size <= 32 or (has_hash and size <= 62))
+
+
 # ---- steps
 
 

@@ -62,6 +62,7 @@ cdef enum:
     RUN = 0x80000000            # the top bit: a link that leads to a run, not to a position
     NOWHERE = 0xFFFFFFFF        # a position that is in no run; a run that is not there
     NONE = 0x7FFFFFFF           # a packed rank and position that is behind all others
+    TRIALS = 64                 # multipliers that a perfect hash is looked for with
 
 
 cdef void scratch_free(Scratch *work) noexcept nogil:
@@ -141,11 +142,14 @@ cdef uint64_t another_multiplier(uint64_t multiplier) noexcept:
 
 
 cdef bint pack(Merges *merges, const uint32_t *pairs, const uint32_t *ids, size_t m) except -1:
-    """Makes what merge_packed needs; false if no perfect hash was found in a few trials, which nobody has seen yet.
+    """Makes what merge_lanes needs; false if no perfect hash was found in TRIALS trials.
 
     The hash of a pair is its 40 bits times a multiplier. Its top bits choose a bucket, and the bucket's shift, xored
     with other bits of the hash, gives the entry: shifts are chosen so that no two pairs share one, for the buckets
     with the most pairs first. A look-up is two loads without a loop, and no branch depends on what it finds.
+
+    A trial fails for two of three models that fill their entries: two pairs have a bucket and those other bits in
+    common. All trials fail only for a model made for that.
     """
     cdef uint64_t n_entries = 1 << 8
     cdef uint64_t n_buckets, i
@@ -170,7 +174,7 @@ cdef bint pack(Merges *merges, const uint32_t *pairs, const uint32_t *ids, size_
         for i in range(m):
             keys[i] = (<uint64_t> pairs[2 * i] << 20 | pairs[2 * i + 1]) << 20 | ids[i]
         merges.multiplier = <uint64_t> 0x9E3779B97F4A7C15
-        for _ in range(20):
+        for _ in range(TRIALS):
             found = place_all(merges, keys, m, n_buckets)
             if found:
                 break
