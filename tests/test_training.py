@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cbpe.errors import CorpusTooLargeError
 from cbpe.training import ChunkStore, learn_merges
 from cbpe.training.merges import learn
+from cbpe.training.pairs import MAX_CELLS, Arena
 
 # How far above its threshold a stage starts: 0 and 0.2 begin a stage nearly every merge, 1e9 watches every pair.
 SPREADS = (0.0, 0.2, 4.0, 1e9)
@@ -83,6 +84,27 @@ def test_merges_are_the_reference_s_on_longer_text(seed, spread):
     assert learned(counted, 300, spread=spread) == expected
 
 
+@pytest.mark.parametrize(("scan", "steps"), [(1, 1), (7, 40), (100, 3)])
+@pytest.mark.parametrize("spread", [0.2, 4.0])
+def test_looks_around_leave_no_trace(monkeypatch, scan, steps, spread):
+    rng = random.Random(scan)
+    words = sorted({"".join(rng.choices("abcd", k=rng.randint(1, 12))).encode() for _ in range(80)})
+    counted = [(word, rng.choice([1, 2, 3, 2**22, 2**33])) for word in words]
+    pairs = list(learned(counted, 60)[0])
+    known = np.array(pairs[:20], np.uint32)
+    for begun in (None, known):
+        expected = list(learn(*arrays(counted), 120, spread=spread, known=begun))
+        monkeypatch.setattr("cbpe.training.merges.SCAN", scan)
+        monkeypatch.setattr("cbpe.training.merges.STEPS", steps)
+        in_steps = list(learn(*arrays(counted), 120, spread=spread, known=begun))
+        monkeypatch.undo()
+        assert len(in_steps) > len(expected) + 5
+        for column in range(3):
+            right, found = (np.concatenate([batch[column] for batch in batches]) for batches in (expected, in_steps))
+            assert found.tolist() == right.tolist()
+    assert learned(counted, 120, spread=spread) == reference.learn_counted(counted, 120)
+
+
 def test_the_winner_has_the_highest_count_at_every_step_C06():
     counted = [(b"ab", 1), (b" abc", 1), (b" bcd", 1), (b" bc", 1)]
     merges, _ = learned(counted, 6)
@@ -121,6 +143,18 @@ def test_no_more_merges_than_there_are_and_absurd_numbers_of_them():
         pairs, counts, removed = learn_merges(store_of(counted), 2**63)
         assert pairs.shape == (0, 2)
         assert counts.shape == removed.shape == (0,)
+
+
+def test_what_takes_too_many_cells_is_refused():
+    counts, data = np.ones(2, np.uint64), np.zeros(1, np.uint8)
+    for ends in ([0, 2, MAX_CELLS], [0, MAX_CELLS, 2**33]):
+        with pytest.raises(CorpusTooLargeError, match="4,294,967,280 is the limit"):
+            Arena(counts, np.array(ends, np.uint64), data, 10)          # which has not looked at the bytes yet
+
+
+def test_spellings_are_those_of_the_bytes():
+    with pytest.raises(ValueError, match="of 256 ids, not of 1"):
+        list(learn(*arrays([(b"ab", 1)]), 1, spellings=[b"a"]))
 
 
 def test_counts_that_cannot_be_summed_are_refused():

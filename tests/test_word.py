@@ -72,6 +72,12 @@ def test_many_ties_over_several_stages_are_the_references() -> None:
         assert pairs_of(trained(corpus, 250, ties=tie)) == reference.learn_words(corpus, 250, 2, tie)
 
 
+def test_more_merges_than_there_is_room_for_at_first() -> None:
+    rng = random.Random(6)
+    corpus = ["".join(rng.choices("abcdefgh", k=rng.randint(2, 9))) for _ in range(400)] * 2
+    assert pairs_of(trained(corpus, 800)) == reference.learn_words(corpus, 800)
+
+
 def test_the_papers_example_gives_the_papers_merges() -> None:
     tokenizer = WordTokenizer(version="0.1", ties="first")
     tokenizer.train(PAPER, num_merges=10)

@@ -8,6 +8,8 @@ from cbpe.training.pairs import Arena
 from cbpe.workspace import Workspace
 
 MAX_MERGES: int
+SCAN: int
+STEPS: int
 
 @final
 class Merger:

@@ -42,10 +42,10 @@ cdef extern from "platform.h" nogil:
 cdef enum:
     # Occurrences ahead of the one at work whose cell is fetched: a miss takes about as long as two dozen occurrences.
     AHEAD = 24
-    BATCH = 4096                # merges, at most, between two looks around,
-    STEPS = 8388608             # occurrences looked at,
-    SCAN = 16777216             # cells scanned
+    BATCH = 4096                # merges, at most, between two looks around
 
+STEPS = 1 << 23                 # occurrences looked at between them,
+SCAN = 1 << 24                  # cells scanned
 MAX_MERGES = (1 << 30) - 256    # an id and its marks share a cell with the weight
 MAX_COUNT = (1 << 63) - 1       # of a count_t
 
@@ -134,10 +134,8 @@ cdef class Merger:
     # ---- memory
 
     cdef int _reserve_ids(self, uint64_t n_ids) except -1 nogil:
-        """Makes every array that is indexed by id hold ids below n_ids."""
+        """Makes every array that is indexed by id hold ids below n_ids, more than they hold."""
         self.arena.reserve_ids(n_ids)
-        if n_ids <= self.n_neighbours:
-            return 0
         self.neighbours = <Neighbour *> retake(self.memory, self.neighbours, n_ids * sizeof(Neighbour))
         memset(self.neighbours + self.n_neighbours, 0, (n_ids - self.n_neighbours) * sizeof(Neighbour))
         self.touched_before = <id_t *> retake(self.memory, self.touched_before, n_ids * sizeof(id_t))
@@ -526,7 +524,7 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0, known=
     cdef uint32_t[:, ::1] pairs = np.empty((BATCH, 2), np.uint32)
     cdef int64_t[::1] pair_counts = np.empty(BATCH, np.int64)
     cdef int64_t[::1] removed = np.empty(BATCH, np.int64)
-    cdef uint64_t left = num_merges
+    cdef uint64_t left = num_merges, scan = SCAN, steps = STEPS
     cdef uint32_t slot
     cdef count_t highest, floor = max(1, min(min_frequency, MAX_COUNT))
     nothing = np.empty((0, 2), np.uint32), np.empty(0, np.int64), np.empty(0, np.int64)
@@ -537,13 +535,13 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0, known=
         done = merger.next_id == 256
         while not done:
             with nogil:
-                done = merger.arena.compact(SCAN, merger.next_id)
+                done = merger.arena.compact(scan, merger.next_id)
             yield nothing
         survey = PairSurvey(merger.arena, merger.next_id)
         done = 0
         while not done:
             with nogil:
-                done = survey.count(SCAN)
+                done = survey.count(scan)
             yield nothing
         merger.is_repeating = merger.next_id == 256 and len(known) > 0
         if merger.is_repeating:
@@ -558,7 +556,7 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0, known=
         done = 0
         while not done:
             with nogil:
-                done = survey.list(merger.index, SCAN)
+                done = survey.list(merger.index, scan)
             yield nothing
         if not merger.is_repeating:
             for slot in range(merger.index.n_pairs):
@@ -566,7 +564,7 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0, known=
         merger.stage_is_over = False
         while left and not merger.stage_is_over:
             with nogil:
-                done = merger.run(&pairs[0, 0], &pair_counts[0], &removed[0], STEPS,
+                done = merger.run(&pairs[0, 0], &pair_counts[0], &removed[0], steps,
                                   <uint32_t> min(left, <uint64_t> BATCH))
             left -= done
             yield (np.asarray(pairs)[:done].copy(), np.asarray(pair_counts)[:done].copy(),

@@ -33,7 +33,7 @@ cdef class Arena:
     cdef Workspace workspace
     cdef Memory *memory         # the workspace's
     cdef uint32_t *cells        # the weight of the chunk << id_bits | the token's id
-    cdef readonly uint64_t n_cells
+    cdef uint64_t n_cells
     cdef int id_bits
     cdef uint32_t id_mask
     cdef uint32_t no_token      # the highest bit of the id: set where no token is, and in no id

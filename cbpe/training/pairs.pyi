@@ -10,7 +10,6 @@ WAYS_OUT: str
 
 @final
 class Arena:
-    n_cells: int
     def __init__(
         self,
         counts: NDArray[np.uint64],
