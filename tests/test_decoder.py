@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+import threading
+import time
 from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +19,7 @@ from budget import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbpe.encoding.decoder import Decoder
+from cbpe.encoding.decoder import Decoder, add_merged
 from cbpe.errors import UnknownIdError
 
 LARGEST_ID = 2**32 - 2
@@ -238,12 +240,54 @@ def test_vocabularies_that_are_refused() -> None:
     for number in [-1, 2**32 - 1, 2**70]:
         with pytest.raises(ValueError, match=str(number)):
             Decoder({0: b"a", number: b"x"})
+    with pytest.raises(OverflowError, match="the limit is 4,294,967,294"):
+        Decoder(dict.fromkeys(range(64), bytes(1 << 26)))
     for wrong in [{"a": b"x"}, {1.5: b"x"}, {1: "x"}, {1: None}, None, [b"x"]]:
         with pytest.raises(TypeError):
             Decoder(wrong)  # type: ignore[arg-type]
     for copier in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="make it anew"):
             copier(DECODER)
+
+
+def test_merges_of_what_nothing_makes_are_refused() -> None:
+    def added(*merges: tuple[int, int, int]) -> dict[int, bytes]:
+        tokens, table = dict(BYTES), np.array(merges, np.uint32)
+        add_merged(tokens, table[:, :2], table[:, 2])
+        return tokens
+
+    assert added((257, 99, 256), (97, 98, 257))[256] == b"abc"
+    for merges, missing in (
+        [[(97, 98, 256), (300, 256, 257)], 300],
+        [[(97, 301, 256)], 301],
+        [[(97, 257, 256), (256, 97, 257)], 257],        # each of the other
+    ):
+        with pytest.raises(KeyError, match=f"^{missing}$"):
+            added(*merges)
+
+
+def test_ids_that_change_while_they_are_decoded() -> None:
+    """They are measured first and then written, into what was measured."""
+    decoder = Decoder({**BYTES, 256: b"fifteen letters"})
+    ids, stop = np.full(300_000, 97, np.uint32), threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            ids[:] = 256
+            ids[:] = 97
+
+    def decode_until(deadline: float) -> None:
+        while time.monotonic() < deadline:
+            assert set(decoder.decode_bytes(ids)) <= set(b"afifteen letters")
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        with pytest.raises(RuntimeError, match="changed by another thread"):
+            decode_until(time.monotonic() + 60)
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_c45_threads_share_a_decoder() -> None:

@@ -7,6 +7,7 @@ make an id below its parents', an id that another merge makes too, or a byte.
 from __future__ import annotations
 
 import copy
+import ctypes
 import json
 import pickle
 import random
@@ -22,6 +23,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cbpe.encoding.encoder import Encoder
+from cbpe.errors import CorpusTooLargeError
 from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
 from cbpe.splitting import splitter_for
 
@@ -142,9 +144,15 @@ def colliding_pairs(multipliers: list[int]) -> list[tuple[int, int]]:
     return list(dict.fromkeys(pairs))
 
 
-def pairs_of_a_bucket(n: int) -> list[tuple[int, int]]:
-    pairs = ((left, right) for left in range(256) for right in range(256))
-    return [pair for pair in pairs if bucket_and_home(pair, MULTIPLIERS[0])[0] == 0][:n]
+def pairs_of_buckets(n_buckets: int, n: int) -> list[tuple[int, int]]:
+    """The first n pairs of bytes in each of some buckets."""
+    pairs: dict[int, list[tuple[int, int]]] = {bucket: [] for bucket in range(n_buckets)}
+    for left in range(256):
+        for right in range(256):
+            bucket, _ = bucket_and_home((left, right), MULTIPLIERS[0])
+            if len(pairs.get(bucket, range(n))) < n:
+                pairs[bucket].append((left, right))
+    return [pair for found in pairs.values() for pair in found]
 
 
 @pytest.mark.parametrize(
@@ -153,8 +161,9 @@ def pairs_of_a_bucket(n: int) -> list[tuple[int, int]]:
         (colliding_pairs(MULTIPLIERS[:1]), True),
         (colliding_pairs(MULTIPLIERS[:-1]), True),
         (colliding_pairs(MULTIPLIERS), False),
-        (pairs_of_a_bucket(64), True),
-        (pairs_of_a_bucket(65), True),          # one more than a bucket holds
+        (pairs_of_buckets(1, 64), True),
+        (pairs_of_buckets(1, 65), True),        # one more than a bucket holds
+        (pairs_of_buckets(3, 64), True),        # of which the third finds no room
     ],
 )
 def test_models_that_a_perfect_hash_is_hard_to_find_for(pairs: list[tuple[int, int]], has_hash: bool) -> None:
@@ -315,6 +324,27 @@ def test_models_that_are_refused() -> None:
     for arguments in [(None, ids), (pairs, None), (pairs, ids, "x" * 256), ()]:
         with pytest.raises(TypeError):
             Encoder(*arguments)  # type: ignore[arg-type]
+
+
+def claimed(*shape: int) -> Any:
+    """An array of zeros that claims a shape and has memory for one: whoever refuses it has not looked into it."""
+    kind: Any = ctypes.c_uint32
+    for n in reversed(shape):
+        kind *= n
+    zero = ctypes.c_uint32()
+    array = kind.from_address(ctypes.addressof(zero))
+    array.owner = zero
+    return array
+
+
+def test_what_is_too_large_is_refused_before_it_is_looked_into() -> None:
+    with pytest.raises(ValueError, match="4,294,967,295 merges are too many"):
+        Encoder(claimed(2**32 - 1, 2), claimed(2**32 - 1))
+    encoder, pages = make_encoder({(97, 97): 256}), bytes(1 << 31)        # which nobody has written to
+    with pytest.raises(CorpusTooLargeError, match="2,147,483,648 bytes in chunks without a break"):
+        encoder._encode_chunks(pages, [])
+    with pytest.raises((CorpusTooLargeError, MemoryError), match=r"a chunk of 2,147,483,648 bytes|no memory"):
+        encoder.encode_chunk(pages)
 
 
 def test_texts_that_are_refused() -> None:

@@ -738,14 +738,12 @@ cdef int64_t encode_native(const Model *model, Work *work, split_block_fn split,
         while n_ends > 0 and start + work.ends[n_ends - 1] > limit:
             n_ends -= 1
         if n_ends == 0:
-            if start + size == n:
-                break
-            block *= 2
-            if block > MAX_BLOCK:
+            if block == MAX_BLOCK:
                 with gil:
                     raise CorpusTooLargeError(
                         f"the chunk at offset {start:,} cannot be encoded: the limit is {MAX_BLOCK:,} bytes a chunk"
                     )
+            block = min(2 * block, <size_t> MAX_BLOCK)
             continue
         block = BLOCK
         encode_chunks(model, work, piece, work.ends, <size_t> n_ends, NULL, NULL, 0)
