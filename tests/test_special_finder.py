@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+import time
 
+import numpy as np
 import pytest
 from budget import examples
 from hypothesis import given
@@ -56,6 +58,46 @@ def test_exhaustively_on_three_words_and_short_texts() -> None:
                 finder = SpecialFinder(ids)
                 for text in texts:
                     assert finder.cut(text) == cut_by_alternation(ids, text), (ids, text)
+
+
+LONG_WORDS = [b"a" * 99 + b"b", b"a" * 70, b"ab" * 50 + b"c", b"b" * 1500 + b"c", b"a", b"ba", b"a" * 3000 + b"c"]
+
+
+@examples(40)
+@given(
+    st.permutations(LONG_WORDS).flatmap(lambda words: st.integers(1, len(words)).map(lambda n: words[:n])),
+    st.lists(st.tuples(st.sampled_from([b"a", b"b", b"ab", b"ba", b"c", b"\xff"]), st.integers(1, 2000)), max_size=6),
+)
+def test_long_words_are_found_from_behind_as_well(words: list[bytes], runs: list[tuple[bytes, int]]) -> None:
+    ids = {word: number for number, word in enumerate(words, start=300)}
+    text = b"".join(unit * n for unit, n in runs)
+    expected = cut_by_alternation(ids, text)
+    finder = SpecialFinder(ids)
+    assert finder.cut(text) == expected
+    found = next((part for part in expected if isinstance(part, int)), None)
+    assert finder.first(text) == (words[found - 300] if found is not None else None)
+    begins, ends = np.array([[0, len(text) // 2], [len(text) // 2, len(text)]], np.uint64)
+    between = []
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        between += [part for part in cut_by_alternation(ids, text[begin:end]) if isinstance(part, bytes) and part]
+    starts, stops, places = finder.stretches(text or b"-", begins, ends, begins + np.uint64(7))
+    assert [text[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)] == between
+    assert (places == starts + np.uint64(7)).all()
+
+
+@pytest.mark.parametrize("length", [100, 5000, 50_000])
+def test_time_is_linear_where_a_text_nearly_holds_a_long_word_everywhere(length: int) -> None:
+    near = b"a" * length
+    finder = SpecialFinder({near + b"b": 1, b"c" + near: 2})
+    often = SpecialFinder({near + b"b": 1, b"aa": 2})        # something is found at every place, and looked for far
+    text = b"a" * 1_000_000
+    begin = time.process_time()
+    assert finder.cut(text) == [text]
+    assert finder.cut(text + b"b") == [text[length:], 1]
+    assert finder.cut(b"c" * 1000 + text)[:2] == [b"c" * 999, 2]
+    assert often.cut(text) == [2] * 500_000
+    assert not finder.is_in_any([text[: length // 2]] * (2_000_000 // length))
+    assert time.process_time() - begin < 5
 
 
 def test_the_earlier_word_wins_C28() -> None:
