@@ -34,6 +34,8 @@ __all__ = ["ClipTokenizer"]
 SPECIAL_TOKENS = ("<start_of_text>", "<end_of_text>")
 
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+_ZEROS = regex.compile(r"&#0+(?=[0-9])")
+_TOO_LARGE = regex.compile(r"&#[1-9][0-9]{7,};?")
 _PUNCTUATION = str.maketrans("_", " ", string.punctuation.replace("_", ""))
 
 
@@ -204,4 +206,10 @@ def _mend(text: str) -> str:
             "that are clean"
         ) from None
     mended: str = ftfy.fix_text(text)
-    return html.unescape(html.unescape(mended)).strip()
+    return _unescaped(_unescaped(mended)).strip()
+
+
+def _unescaped(text: str) -> str:
+    """html.unescape, also for a number of thousands of digits, which int refuses: there is no such character."""
+    text = _ZEROS.sub("&#", text)
+    return html.unescape(_TOO_LARGE.sub("\ufffd", text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import json
 import pickle
@@ -14,6 +15,7 @@ from published import VOCAB
 
 import cbpe
 from cbpe import WordTokenizer
+from cbpe.clip import _unescaped
 
 FILES = [
     VOCAB / "clip_bpe_simple_vocab_16e6.txt.gz",
@@ -60,6 +62,17 @@ def test_ids_are_those_of_open_clip_where_it_is_installed(path: Path) -> None:
     theirs, ours = tokenizer.SimpleTokenizer(), WordTokenizer.from_clip(path)
     for text, _ in RECORDED["lower"]:
         assert ours.encode(text) == theirs.encode(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["&#233;", "&#00233x", "&#0", "&#000;", "&#99999999;a", "&#1114112;", "&#55296", "&#&#65;", "&amp;"]
+)
+def test_entities_are_those_of_html(text: str) -> None:
+    assert _unescaped(text) == html.unescape(text)
+
+
+def test_a_number_that_no_int_may_have_is_no_character() -> None:
+    assert _unescaped("a&#" + "1" * 100_000 + ";b&#" + "0" * 100_000 + "65;") == "a\ufffdbA"
 
 
 def test_special_tokens_are_found_as_open_clip_finds_them(clip: WordTokenizer) -> None:

@@ -15,7 +15,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +224,12 @@ def test_a_pattern_that_takes_all_memory_is_refused_in_a_file(pattern: str, reas
             "type": "BPE", "vocab": {"a": 0}, "merges": []}}))  # fmt: skip
         with within(5), pytest.raises(ModelFileError, match=f"pre_tokenizer splits by .*{reason}"):
             RegexTokenizer.from_huggingface(tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize("unit", [" ", "\t{", "{  ", "a{", "}"])
+def test_a_long_pattern_is_looked_at_in_linear_time(unit: str) -> None:
+    with within(10), suppress(ValueError, regex.error):
+        check_pattern(unit * (20_000 // len(unit)) + " " * 80_000 + ")")
 
 
 def test_settings_that_are_nested_too_deeply_are_refused(tmp_path: Path) -> None:

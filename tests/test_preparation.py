@@ -6,11 +6,14 @@ import copy
 import itertools
 import json
 import pickle
+import time
+import unicodedata
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import reference
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -173,6 +176,36 @@ def test_a_model_file_cannot_hold_it(tmp_path) -> None:
     tokenizer.train("aaaa", 257)
     assert tokenizer._model.preparation is None
     assert tokenizer.encode("<m>aa") == [*b"<m>", 256]
+
+
+marks = st.text("a\u0301\u0327\u0344\u0f71\u0f73\u093e\u0903\u1161\xe9\u1e69", max_size=6)
+
+
+@examples(150)
+@given(st.lists(st.tuples(marks, st.integers(1, 90))))
+def test_many_marks_are_put_in_order_as_unicodedata_does(runs: list[tuple[str, int]]) -> None:
+    text = "".join(unit * n for unit, n in runs)
+    assert Preparation(normalizer="NFC").normalized(text) == unicodedata.normalize("NFC", text)
+
+
+@pytest.mark.parametrize("unit", ["\u0301\u0327", "\u0f71\u0f72\u0f74", "a\u0301\u0327", "\u0344\u0327", "\u0301"])
+def test_time_is_linear_in_the_number_of_marks(unit: str) -> None:
+    tokenizer = tokenizer_of({}, "NFC")
+    text = unit * (300_000 // len(unit.encode()))
+    begin = time.process_time()
+    assert len(tokenizer.encode_to_numpy(text)) > 50_000
+    assert len(tokenizer.encode_batch([text, text], num_threads=1)[0]) > 50_000
+    assert time.process_time() - begin < 10
+
+
+@pytest.mark.parametrize("names", ["rstrip", "lstrip", "lstrip rstrip", "single_word"])
+@pytest.mark.parametrize("unit", ["\n", "\n ", " x", "x "])
+def test_time_is_linear_in_the_whitespace_that_tokens_take(unit: str, names: str) -> None:
+    flags = dict.fromkeys(names.split(), True)
+    tokenizer = tokenizer_of({"\n": flags, "x": flags})
+    begin = time.process_time()
+    assert len(tokenizer.encode_to_numpy(unit * 30_000 + "a")) > 0
+    assert time.process_time() - begin < 10
 
 
 def test_only_nfc_is_known() -> None:

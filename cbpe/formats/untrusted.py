@@ -12,7 +12,7 @@ import re
 import regex
 
 _MOST_ITEMS = 1_000_000         # which take about 250 MB
-_REPETITION = re.compile(r"(\S?)\s*\{\s*(\d{1,10})")
+_REPETITION = re.compile(r"(\S|(?<!\s))\s*\{\s*(\d{1,10})")      # each whitespace is gone through once
 
 
 def check_pattern(pattern: str) -> None:
