@@ -426,15 +426,20 @@ class _Range(io.RawIOBase):
 
 @contextmanager
 def _write_whole(fs: Any, path: str) -> Iterator[IO[bytes]]:
-    """Opens a file that takes its name when the block ends, and is gone if that fails."""
+    """Opens a file that takes its name when the block ends, and is gone if that fails.
+
+    An OSError that names no file, as that of a full disk, names this one.
+    """
     temporary = f"{path}.{secrets.token_hex(4)}.tmp"
     try:
         with fs.open(temporary, "wb") as file:
             yield file
         fs.mv(temporary, path)
-    except BaseException:
+    except BaseException as fault:
         with suppress(Exception):           # that is not what went wrong
             fs.rm(temporary)
+        if isinstance(fault, OSError) and fault.errno is not None and fault.filename in (None, temporary):
+            raise OSError(fault.errno, fault.strerror, path) from None
         raise
 
 

@@ -3,13 +3,14 @@
     python scripts/torture.py --rounds 300
     python scripts/torture.py --rounds 1000 --seconds 60 --only encode_file --seed 7
 
-Each case writes something: a model, a chunk store, a store that was counted within a memory limit, a file of ids,
-shards, a model trained with checkpoints. In each round a child process begins, over what an earlier run has left, and
-is killed by SIGKILL: every other time after a random part of the time that it takes, else at a random one of the calls
-that it makes, so that short moments, such as that between two renames, are met as well. Then every file must be the
-old one or the new one, whole, as they are known from runs that nobody killed; and the same work, done again, must end
-with the new ones. Prints a line for each case: how often the child was killed, how often it had ended before, what was
-found, and how many files were left under temporary names, which nothing reads.
+Each case writes something: a model, a vocabulary, files for other libraries, a chunk store, a store that was counted
+within a memory limit, a file of ids, shards, text that the command decodes, a model trained with checkpoints. In each
+round a child process begins, over what an earlier run has left, and is killed by SIGKILL: every other time after a
+random part of the time that it takes, else at a random one of the calls that it makes, so that short moments, such as
+that between two renames, are met as well. Then every file must be the old one or the new one, whole, as they are known
+from runs that nobody killed; and the same work, done again, must end with the new ones. Prints a line for each case:
+how often the child was killed, how often it had ended before, what was found, and how many files were left under
+temporary names, which nothing reads.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +72,31 @@ def spilled(number: int) -> None:
 
 def encode_file(number: int) -> None:
     MODELS[number].encode_file(f"../corpus{number}.txt", "a.bin", num_threads=2, document_offsets=True)
+
+
+def save_vocab(number: int) -> None:
+    MODELS[number].save_vocab("m.vocab")
+
+
+def save_tiktoken(number: int) -> None:
+    without_checks()
+    MODELS[number].save_tiktoken("m.tiktoken")
+
+
+def save_huggingface(number: int) -> None:
+    without_checks()
+    os.makedirs("m", exist_ok=True)
+    MODELS[number].save_huggingface("m")
+
+
+def without_checks() -> None:
+    """Hides what exports are compared with: the comparison writes nothing, and would take most of the time."""
+    sys.modules["tiktoken"] = sys.modules["tokenizers"] = None      # type: ignore[assignment]
+    warnings.simplefilter("ignore")
+
+
+def decode(number: int) -> None:
+    command("decode", f"../ids{number}.bin", "-m", f"../model{number}.model", "-o", "a.txt", "--force")
 
 
 def shards(number: int) -> None:
@@ -145,6 +172,10 @@ CASES: dict[str, tuple[Callable[[int], None], Callable[[Files, Files, Files], st
     "save": (save, model_loads),
     "save_store": (save_store, whole),
     "spilled": (spilled, whole),
+    "save_vocab": (save_vocab, whole),
+    "save_tiktoken": (save_tiktoken, whole),
+    "save_huggingface": (save_huggingface, whole),
+    "decode": (decode, whole),
     "encode_file": (encode_file, ids_are_described),
     "shards": (shards, shards_are_whole),
     "checkpoints": (checkpoints, checkpoint_loads),
@@ -163,6 +194,7 @@ def prepare(folder: Path) -> None:
         MODELS.append(RegexTokenizer())
         MODELS[-1].train(words(number, 3000), 600 + 10 * number)
         MODELS[-1].save(folder / f"model{number}")
+        MODELS[-1].encode_file(folder / f"corpus{number}.txt", folder / f"ids{number}.bin", num_threads=1)
         STORES.append(ChunkStore.from_files(folder / f"corpus{number}.txt"))
     MODELS.append(RegexTokenizer())
     MODELS[2].train_from_files(folder / "corpus1.txt", VOCAB_SIZE)

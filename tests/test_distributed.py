@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import gzip
 import http.server
@@ -16,6 +17,7 @@ import os
 import pickle
 import random
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -414,6 +416,34 @@ def test_fsspec_writes_and_reads_what_tasks_hand_over(corpus_dir, tmp_path):
     assert b"".join(map(memory.cat_file, found)) == (tmp_path / "ids").read_bytes()
     memory.rm("/of-a-cluster-ids", recursive=True)
     memory.rm("/of-a-cluster.chunks")
+
+
+@pytest.mark.usefixtures("stand_in")
+@pytest.mark.parametrize("what", ["work_dir", "out_dir"])
+def test_a_file_that_may_not_grow_is_named_and_gone(what, tmp_path):
+    resource = pytest.importorskip("resource")
+    (tmp_path / "a.txt").write_text(" ".join(str(number) for number in range(30_000)))
+    (tmp_path / "w").mkdir()
+    tokenizer = trained()
+    before = sorted(path.name for path in tmp_path.iterdir())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
+    calls = {
+        "work_dir": lambda: distributed.count(tmp_path / "a.txt", work_dir=tmp_path / "w"),
+        "out_dir": lambda: distributed.encode_files(tokenizer, tmp_path / "a.txt", tmp_path / "ids"),
+    }
+    try:
+        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)) as raised:
+            calls[what]()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    named = {"work_dir": tmp_path / "w" / "cbpe-", "out_dir": tmp_path / "ids" / "part-00000.bin"}
+    name = str(raised.value.filename)
+    assert name.startswith(str(named[what]))
+    assert not name.endswith(".tmp")
+    shutil.rmtree(tmp_path / "ids", ignore_errors=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert not list((tmp_path / "w").iterdir())
 
 
 @pytest.mark.usefixtures("stand_in")

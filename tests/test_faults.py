@@ -121,7 +121,7 @@ def test_the_old_file_or_the_new_one_whatever_the_moment_of_a_kill() -> None:
         capture_output=True, text=True, timeout=300,
     )
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.count(" killed, ") == 6
+    assert result.stdout.count(" killed, ") == 10
 
 
 # ---- errors do not hold on to what they met
