@@ -608,6 +608,51 @@ def test_a_stopped_command_leaves_nothing(folder, arguments, says, which, code):
     assert set(os.listdir()) == before
 
 
+# Interrupts the program where some module is imported, or when it is over.
+INTERRUPTED = """
+import atexit, os, signal, sys
+import cbpe_command
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1000):
+        pass
+
+class Finder:
+    def find_spec(name, path, target=None):
+        if name == where:
+            interrupt()
+
+where = sys.argv.pop(1)
+if where == "end":
+    atexit.register(interrupt)
+sys.meta_path.insert(0, Finder)
+cbpe_command.main()
+"""
+
+
+@posix_only
+@pytest.mark.parametrize(
+    ("where", "code"), [("numpy.lib", 130), ("cbpe.regex", 130), ("cbpe.cli.train", 130), ("end", 1), ("nowhere", 1)]
+)
+def test_ctrl_c_ends_the_program_without_a_traceback_whenever_it_comes(where: str, code: int) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, where, "info", "no file"], capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == code
+    assert (result.stderr == "") == (code == 130)
+    assert "Traceback" not in result.stderr
+    assert "Exception" not in result.stderr
+
+
+@posix_only
+def test_where_ctrl_c_is_ignored_the_program_ignores_it() -> None:
+    ignoring = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + INTERRUPTED
+    arguments = [sys.executable, "-c", ignoring, "cbpe.regex", "--version"]
+    result = subprocess.run(arguments, capture_output=True, timeout=60)
+    assert (result.returncode, result.stderr) == (0, b"")
+
+
 @posix_only
 @pytest.mark.parametrize("which", [signal.SIGKILL, signal.SIGINT])
 def test_shards_of_a_killed_run_are_taken_up(folder, which):
