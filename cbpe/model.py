@@ -36,7 +36,7 @@ from cbpe.encoding.encoder import Encoder
 from cbpe.encoding.finder import SpecialFinder
 from cbpe.errors import UnknownIdError
 from cbpe.preparation import Preparation, PreparedCutter, Rules
-from cbpe.special import MAX_ID, Cutter, check_special_tokens
+from cbpe.special import MAX_BYTES, MAX_ID, Cutter, check_special_tokens
 from cbpe.splitting.split import Splitter, splitter_for
 from cbpe.splitting.stages import Stages
 
@@ -227,10 +227,18 @@ class Model:
         """
         vocab = {i: values[i : i + 1] for i in range(256)}
         if "merges" in self.assigned:
-            for (left, right), number in self.assigned["merges"].items():
-                if left not in vocab or right not in vocab:
-                    missing = right if left in vocab else left
+            merges = self.assigned["merges"]
+            lengths = dict.fromkeys(vocab, 1)
+            for (left, right), number in merges.items():
+                if left not in lengths or right not in lengths:
+                    missing = right if left in lengths else left
                     raise UnknownIdError(f"merge {(left, right)} -> {number}: no merge before it makes {missing}")
+                lengths[number] = lengths[left] + lengths[right]
+            if sum(lengths.values()) > MAX_BYTES:
+                raise ValueError(
+                    f"merges that make {sum(lengths.values()):,} bytes of tokens together; {MAX_BYTES:,} is the limit"
+                )
+            for (left, right), number in merges.items():
                 vocab[number] = vocab[left] + vocab[right]
         else:
             add_merged(vocab, self.pairs, self._merged_ids())

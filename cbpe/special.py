@@ -15,6 +15,7 @@ from cbpe.encoding.finder import SpecialFinder
 from cbpe.errors import DisallowedSpecialTokenError, SpecialTokenError
 
 MAX_ID = 2**32 - 2      # ids are 32 bits wide, and the last of them stands for none
+MAX_BYTES = 2**32 - 2   # of all tokens together: forty merges that double a token each would ask for a terabyte
 
 
 def check_word(word: object) -> str:

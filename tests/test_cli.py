@@ -26,7 +26,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import cbpe
-from cbpe import ChunkStore, RegexTokenizer
+from cbpe import ChunkStore, RegexTokenizer, WordTokenizer
 from cbpe.cli import command
 from cbpe.cli.decode import numbers_of
 
@@ -580,6 +580,18 @@ def test_decode_with_force_takes_ids_of_another_model(folder, mine):
 
 
 # ------------------------------------------------------------------------------------------ signals and pipes
+
+
+def test_stats_of_words_that_are_unknown(folder: Path) -> None:
+    tokenizer = WordTokenizer(unk="<unk>")
+    tokenizer.train("low low lower", num_merges=2)
+    tokenizer.save("w")
+    (folder / "t.txt").write_text("low 猫 lost\n", encoding="utf-8")
+    stats = run_json("stats", "t.txt", "-m", "w.model")
+    ids = tokenizer.encode("low 猫 lost\n")
+    assert (stats["ids"], stats["bytes"]) == (len(ids), len(tokenizer.decode_bytes(ids)))
+    first = stats["most_frequent"][0]
+    assert (first["token"], first["count"], first["id"]) == ("<unk>", 3, tokenizer.special_tokens["<unk>"])
 
 
 @pytest.mark.alone

@@ -246,6 +246,19 @@ def test_a_file_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
         WordTokenizer.from_clip(tmp_path / "clip.txt.gz")
 
 
+def test_merges_that_double_a_token_again_and_again_are_refused(tmp_path: Path) -> None:
+    settings = {"version": "0.2", "pattern": r"\S+", "lower": False, "unk": None, "alphabet": "a", "special_tokens": {}}
+    lines = ["cbpe words v1", json.dumps(settings), "0 0", *(f"{i} {i}" for i in range(2, 60))]
+    (tmp_path / "w.model").write_text("\n".join(lines) + "\n")
+    with within(5), pytest.raises(ModelFileError, match=r"line 33: .* letters together"):
+        WordTokenizer().load(tmp_path / "w.model")
+    tokenizer = BasicTokenizer()
+    tokenizer.merges = {(97, 97): 256, **{(i, i): i + 1 for i in range(256, 300)}}
+    for call in (lambda: tokenizer.decode([97]), lambda: tokenizer.save(tmp_path / "m"), lambda: tokenizer.vocab):
+        with pytest.raises(ValueError, match="tokens together"):
+            call()
+
+
 def test_patterns_that_people_write_are_not_refused() -> None:
     for pattern in [*NAMED_PATTERNS.values(), r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d{2}-\d{2}|."]:
         check_pattern(pattern)

@@ -49,7 +49,8 @@ def stats(
 
     CORPUS is text, .jsonl or .parquet files, also packed (.gz, .bz2, .xz, .zst); folders and globs of them; URLs,
     such as s3://...; or - for stdin (-- -.jsonl if JSONL comes). Memory does not grow with it. Bytes are those that
-    are encoded. A special token that stands in a text is text.
+    are encoded; what a tokenizer of words does not know counts as its unk is written. A special token that stands in a
+    text is text.
 
     Without CORPUS, say what was recorded when the model was trained (MODEL's .stats.json file): the tokens of its
     corpus at the usual vocabulary sizes, with --json at every size, and what each size costs. Nothing is written.
@@ -71,6 +72,8 @@ def stats(
     seconds = time.perf_counter() - start
     n_ids = int(counts.sum())
     used = np.flatnonzero(counts).tolist()
+    # what a tokenizer of words does not know has the id of its unk, which is a special token
+    tokens |= {number: tokenizer.decode_single_token_bytes(number) for number in used if number not in tokens}
     n_bytes = sum(int(counts[number]) * len(tokens[number]) for number in used)
     unused = (len(tokens) - len(used)) / len(tokens)
     frequent = [int(number) for number in np.argsort(-counts, kind="stable")[:top] if counts[number]]

@@ -29,14 +29,13 @@ import regex
 from cbpe.errors import ModelFileError
 from cbpe.files import atomic_write
 from cbpe.formats.untrusted import check_pattern
-from cbpe.special import MAX_ID
+from cbpe.special import MAX_BYTES, MAX_ID
 
 Pair = tuple[int, int]
 
 _HEADER = "minbpe v1"
 _NUMBER = re.compile("[0-9]{1,10}", re.ASCII)
 _MERGE = re.compile("([0-9]{1,10}) ([0-9]{1,10})", re.ASCII)
-_MAX_BYTES = 2**32 - 2      # of all tokens together: forty lines that double a token each would ask for a terabyte
 
 
 def save(file_prefix: str | os.PathLike[str], model: str, vocab: str) -> None:
@@ -196,8 +195,8 @@ def parse(data: bytes, name: str) -> tuple[str, dict[str, int], npt.NDArray[np.u
         pairs[left, right] = None
         lengths.append(lengths[left] + lengths[right])
         total += lengths[-1]
-        if total > _MAX_BYTES:
-            raise lines.error(f"the tokens so far have {total:,} bytes together; {_MAX_BYTES:,} is the limit")
+        if total > MAX_BYTES:
+            raise lines.error(f"the tokens so far have {total:,} bytes together; {MAX_BYTES:,} is the limit")
     for word, number in special_tokens.items():
         if number < len(lengths):
             message = f"the id of special token {word!r} is that of a byte or a merge: {number}"

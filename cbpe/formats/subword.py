@@ -35,6 +35,7 @@ import numpy as np
 
 from cbpe.errors import ModelFileError
 from cbpe.files import StrPath
+from cbpe.special import MAX_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -240,18 +241,25 @@ def parse_model(data: bytes, name: str) -> tuple[dict[str, Any], Pairs]:
         raise ModelFileError(f"{name}: line 2: {wrong}")
     if lines[-1]:
         raise ModelFileError(f"{name}: line {len(lines)}: cut short: the last line has no end")
-    n_first = len(alphabet_symbols(settings["alphabet"], settings["version"]))
+    lengths = [len(symbol) for symbol in alphabet_symbols(settings["alphabet"], settings["version"])]
+    total = sum(lengths)
     rows: list[tuple[int, int]] = []
     seen = set()
     for number, line in enumerate(lines[2:-1], start=3):
         found = _IDS.fullmatch(line)
         row = (int(found[1]), int(found[2])) if found else None
-        if row is None or max(row) >= n_first + len(rows):
+        if row is None or max(row) >= len(lengths):
             raise ModelFileError(f"{name}: line {number}: not two ids of symbols before it: {line[:60]!r}")
         if row in seen:
             raise ModelFileError(f"{name}: line {number}: these two are merged by a line before: {line!r}")
         seen.add(row)
         rows.append(row)
+        lengths.append(lengths[row[0]] + lengths[row[1]])
+        total += lengths[-1]
+        if total > MAX_BYTES:
+            raise ModelFileError(
+                f"{name}: line {number}: the symbols so far have {total:,} letters together; {MAX_BYTES:,} is the limit"
+            )
     return settings, np.array(rows, np.uint32).reshape(-1, 2)
 
 
