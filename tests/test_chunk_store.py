@@ -406,6 +406,21 @@ def test_places_number_every_byte(tmp_path):
     assert np.array_equal(store.counts, [2, 1, 1])
 
 
+def test_places_that_no_source_has_are_damage_and_too_many_sources_an_error(tmp_path):
+    def opened(places, sources):
+        arrays = (np.array(each, np.uint64) for each in ([1, 1], places, [0, 1, 2]))
+        ChunkStore(None, *arrays, np.frombuffer(b"ab", np.uint8), sources).save(tmp_path / "store")
+        return ChunkStore.open(tmp_path / "store")
+
+    assert len(opened([0, 2**40], ["a", "b"])) == 2
+    for places, sources in (([0, 2**40], ["a"]), ([0, 2**64 - 1], ["a", "b"]), ([1, 0], None)):
+        with pytest.raises(ChunkStoreError, match="not in order"):
+            opened(places, sources)
+    last = opened([0, 2**64 - 1], None)         # in the last source that there can be
+    with pytest.raises(CorpusTooLargeError, match="16,777,217 sources"):
+        ChunkStore.merge([last, ChunkStore.from_iterator(["c"], pattern=None)])
+
+
 def test_a_fault_holds_no_arrays_of_a_map_that_is_closed(tmp_path):
     # a debugger that shows a traceback's variables would read memory that is not there any more
     path = tmp_path / "store"

@@ -255,6 +255,7 @@ def tell(path, key, value):
             for key, value in [
                 ("dtype", [["a", "b"]]), ("dtype", None), ("dtype", "a,"), ("count", []), ("count", -1),
                 ("next", [9, 0, 0]), ("next", [0, -1, 0]), ("next", [0.5, 0, 0]), ("next", ["0", "0", "0"]),
+                ("next", [0, 2**32, 0]),
             ]
         ),
     ],

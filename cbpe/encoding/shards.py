@@ -94,7 +94,7 @@ def encode_shards(
         "n_sources": len(sources),
         "sources_sha256": hashlib.sha256(json.dumps([[each.name, each.size] for each in sources]).encode()).hexdigest(),
     }
-    folder = _Folder(Path(os.fsdecode(out_dir)), [source.name for source in sources], settings, force)
+    folder = _Folder(Path(os.fsdecode(out_dir)), sources, settings, force)
     n_made = 0
 
     def encode_one(piece: Piece) -> tuple[Piece, Ids]:
@@ -173,9 +173,9 @@ class _Folder:
     finished.
     """
 
-    def __init__(self, path: Path, names: Sequence[str], settings: dict[str, Any], force: bool) -> None:
+    def __init__(self, path: Path, sources: Sequence[Source], settings: dict[str, Any], force: bool) -> None:
         self._path = path
-        self._names = names
+        self._sources = sources
         self._settings = settings
         self._finished: dict[int, dict[str, Any]] = {}      # number -> what the JSON file says
         path.mkdir(exist_ok=True)
@@ -214,9 +214,16 @@ class _Folder:
         whole = following is None or count == self._settings["shard_tokens"]
         if not whole or size != count * kind.itemsize:
             raise ShardError(f"{file}: damaged: {size:,} bytes for {count:,} ids of {kind}; {remedy}")
-        if following is not None and following[0] >= len(self._names):
+        if following is not None and not self._may_begin_at(Place(*following)):
             raise ShardError(f"{_index_of(file)}: damaged; {remedy}")
         return header
+
+    def _may_begin_at(self, place: Place) -> bool:
+        """Whether there is such a place, as far as that is known without reading."""
+        if place.source >= len(self._sources):
+            return False
+        source = self._sources[place.source]
+        return not source.is_plain or place.offset <= (source.size or 0)
 
     def is_finished(self, number: int) -> bool:
         return number in self._finished
@@ -241,7 +248,7 @@ class _Folder:
                 ids_file.write(part.data)
                 count += len(part)
             following = ids.place()
-            end = len(self._names)
+            end = len(self._sources)
             if following:
                 end = following.source + (following.offset > 0 or following.skip > 0)
             header = {
@@ -249,7 +256,7 @@ class _Folder:
                 **self._settings,
                 "shard": number,
                 "first_source": place.source,
-                "sources": self._names[place.source : end],
+                "sources": [source.name for source in self._sources[place.source : end]],
                 "begin": place,
                 "next": following,
             }

@@ -106,9 +106,14 @@ def find_sources(paths: StrPath | Iterable[StrPath]) -> list[Source]:
         else:
             found += _on_this_machine(name, may_be_glob=isinstance(path, str))
     sources = _with_row_groups(found)
-    if len(sources) > 1 << SOURCE_BITS:
-        raise CorpusTooLargeError(f"{len(sources):,} sources: {1 << SOURCE_BITS:,} can be numbered, so join some files")
+    check_sources(len(sources))
     return sources
+
+
+def check_sources(n: int) -> None:
+    """Raises CorpusTooLargeError for more sources than there are numbers for."""
+    if n > 1 << SOURCE_BITS:
+        raise CorpusTooLargeError(f"{n:,} sources: {1 << SOURCE_BITS:,} can be numbered, so join some files")
 
 
 def total_size(sources: Iterable[Source]) -> int | None:

@@ -70,15 +70,19 @@ def open_stream(source: Source) -> Any:
 
 def open_stream_at(source: Source, offset: int) -> Any:
     """open_stream, from a byte on: by a jump if that is possible, otherwise by reading what stands before it."""
-    if offset and source.compression is None and source.size is not None and (file := open_to_jump(source)):
-        file.seek(offset)
-        return file
+    shorter = f"{source.name}: is shorter than it was: byte {offset:,} was to be read"
+    if offset and source.compression is None and source.size is not None:
+        if offset > source.size:
+            raise OSError(shorter)
+        if file := open_to_jump(source):
+            file.seek(offset)
+            return file
     stream = open_stream(source)
     while offset:
         data = stream.read(min(offset, UNPACKED))
         if not data:
             stream.close()
-            raise OSError(f"{source.name}: is shorter than it was: byte {offset:,} behind its end was to be read")
+            raise OSError(shorter)
         offset -= len(data)
     return stream
 

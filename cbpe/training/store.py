@@ -39,7 +39,7 @@ from cbpe.errors import ChunkStoreError
 from cbpe.files import atomic_write, naming, scratch_file
 from cbpe.inputs import StrPath, find_sources
 from cbpe.inputs.documents import Faults
-from cbpe.inputs.sources import OFFSET_BITS, check_field, total_size
+from cbpe.inputs.sources import OFFSET_BITS, check_field, check_sources, total_size
 from cbpe.memory import parse_size, require, show_size
 from cbpe.patterns import GPT4_SPLIT_PATTERN
 from cbpe.progress import progress_bar
@@ -208,7 +208,7 @@ class ChunkStore:
         Stores over the same list of files are shards of one corpus: their order does not matter, places decide. (But
         not if two begin at one place: then files of the same names, or standard input, were counted several times.)
         Under a memory_limit, as in from_files, stores from open() may be larger than memory. Raises ChunkStoreError
-        where patterns differ or there is no store.
+        where patterns differ or there is no store, CorpusTooLargeError beyond 2**24 sources or 2**63 bytes.
         """
         stores = list(stores)
         if not stores:
@@ -223,6 +223,8 @@ class ChunkStore:
             and all(store.sources == first.sources for store in stores)
             and len(set(begins)) == len(begins)
         )
+        if not shards:
+            check_sources(sum(store._n_sources() for store in stores))
         sources: list[str] | None = first.sources if shards else []
         n_sources = 0
         with _limited(memory_limit, scratch_dir) as limit:
@@ -457,12 +459,15 @@ class ChunkStore:
         for start in range(0, size.n, BLOCK):
             stop = start + BLOCK
             sound = sound and bool((offsets[start + 1 : stop + 1] > offsets[start:stop][: size.n - start]).all())
+            sound = sound and bool((places[start + 1 : stop + 1] >= places[start:stop][: size.n - start - 1]).all())
             sound = sound and bool(counts[start:stop].all())
             _release(mapped)
+        if sources is not None and size.n:
+            sound = sound and int(places[-1]) >> OFFSET_BITS < len(sources)
         if not sound:
             # whoever looks at the traceback's variables must not find arrays in what is unmapped then
             del counts, places, offsets, data
-            raise ChunkStoreError(f"{name}: damaged: its chunks do not lie end to end")
+            raise ChunkStoreError(f"{name}: damaged: its chunks do not lie end to end, or not in order")
         return cls(pattern, counts, places, offsets, data, sources, mapped)
 
 
