@@ -8,7 +8,8 @@ length before they are used, so that an id that is negative or too large is an e
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.long cimport PyLong_AsLongLong
+from cpython.long cimport PyLong_AsLongLongAndOverflow
+from cpython.number cimport PyIndex_Check
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -17,6 +18,7 @@ import operator
 
 import numpy as np
 
+from cbpe.encoding.buffers import as_array
 from cbpe.errors import UnknownIdError
 
 cimport cython
@@ -130,16 +132,6 @@ cdef unknown(number, index):
     # an int of thousands of digits cannot be written: Python refuses
     name = number if number.bit_length() <= 1024 else f"of {number.bit_length()} bits"
     return UnknownIdError(f"id {name} at index {index} is not a token of this tokenizer")
-
-
-cdef as_array(ids):
-    """An array in all but name (array.array, memoryview, bytes, a tensor) as a numpy array; None for the rest."""
-    if hasattr(ids, "__array__"):
-        return np.asarray(ids)
-    try:
-        return np.asarray(memoryview(ids))
-    except (TypeError, ValueError):     # no buffer, or one of things that numpy does not know
-        return None
 
 
 def add_merged(dict tokens not None, const uint32_t[:, :] pairs not None, const uint32_t[:] ids not None):
@@ -268,6 +260,7 @@ cdef class Decoder:
         cdef size_t n = len(ids)
         cdef size_t i = 0
         cdef int64_t number
+        cdef int overflow = 0
         cdef uint32_t *values = <uint32_t *> malloc((n + 1) * sizeof(uint32_t))
         if values == NULL:
             raise MemoryError(f"no memory for {n:,} ids")
@@ -276,17 +269,11 @@ cdef class Decoder:
                 if i == n:
                     break
                 if not isinstance(item, int):
-                    try:
-                        item = operator.index(item)
-                    except TypeError:
-                        raise TypeError(
-                            f"ids to decode must be integers, not {type(item).__name__} at index {i}"
-                        ) from None
-                try:
-                    number = PyLong_AsLongLong(item)
-                except OverflowError:
-                    raise unknown(item, i) from None
-                if number < 0 or number >= <uint32_t> NO_ID:
+                    if not PyIndex_Check(item):
+                        raise TypeError(f"ids to decode must be integers, not {type(item).__name__} at index {i}")
+                    item = operator.index(item)
+                number = PyLong_AsLongLongAndOverflow(item, &overflow)
+                if overflow or number < 0 or number >= <uint32_t> NO_ID:
                     raise unknown(item, i)
                 values[i] = <uint32_t> number
                 i += 1

@@ -28,6 +28,7 @@ that is freed at the end of the call. The GIL is released while bytes are split,
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_Clear
 from cpython.list cimport PyList_New
 from cpython.ref cimport Py_INCREF, PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -71,7 +72,7 @@ from cbpe.encoding.merging cimport (
     resize,
     scratch_free,
 )
-from cbpe.encoding.utf8 cimport utf8_of
+from cbpe.encoding.utf8 cimport utf8_of, utf8_or_null
 from cbpe.ids cimport NO_ID, id_t
 from cbpe.pairtable cimport NO_SLOT
 from cbpe.splitting.split cimport PAD, Splitter, find_cut, settled, split_block_fn
@@ -837,15 +838,16 @@ def encodable(text):
 
 
 def all_encodable(list texts not None):
-    """Whether all are str without lone surrogates."""
+    """Whether all are known to be str without lone surrogates: what is wrong with a text, or that there is no memory
+    for its UTF-8, is for encodable to say.
+    """
     cdef Py_ssize_t n
-    try:
-        for text in texts:
-            if not isinstance(text, str):
-                return False
-            utf8_of(text, &n)
-    except UnicodeEncodeError:
-        return False
+    for text in texts:
+        if not isinstance(text, str):
+            return False
+        if utf8_or_null(text, &n) == NULL:
+            PyErr_Clear()
+            return False
     return True
 
 
@@ -1054,10 +1056,10 @@ cdef class Encoder:
         return self.ints
 
     cdef tuple _all_ints(self):
-        cdef uint64_t i, n = <uint64_t> self.highest + 1
+        cdef uint64_t n = <uint64_t> self.highest + 1
         if self.model.numbers == NULL:
             return tuple(range(n))
-        return tuple([self.model.numbers[i] for i in range(n)])
+        return tuple(np.asarray(<id_t[:n]> self.model.numbers).tolist())
 
     def encode(self, text, Splitter splitter not None, num_threads=1):
         """The ids of a text, as a list of ints."""

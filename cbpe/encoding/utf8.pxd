@@ -5,6 +5,7 @@ from libc.stdint cimport uint8_t
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *n) except NULL
+    const char *utf8_or_null "PyUnicode_AsUTF8AndSize" (object text, Py_ssize_t *n)     # NULL: an exception is set
 
 
 cdef inline const uint8_t *utf8_of(object text, Py_ssize_t *n) except NULL:

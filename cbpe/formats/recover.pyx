@@ -120,7 +120,7 @@ def recover(list tokens not None, bint strict=True):
             if n_parts < 2:
                 raise ValueError(f"token {_shown(token)} is listed twice" if token else f"token {token!r} is empty")
             if strict and (n_parts > 2 or max(growing.parts[0], growing.parts[1]) >= 256 + slot):
-                parts = [growing.parts[k] for k in range(n_parts)]
+                parts = np.asarray(<uint32_t[:n_parts]> growing.parts).tolist()
                 raise ValueError(f"{_not_made(tokens, token, parts)}")
             if n_parts == 2:
                 pairs[slot, 0], pairs[slot, 1] = growing.parts[0], growing.parts[1]
@@ -132,8 +132,8 @@ def recover(list tokens not None, bint strict=True):
 
 def _not_made(tokens, token, parts):
     """What is wrong with a token that merging makes these parts of."""
-    longer = [each for each in tokens if len(each) > 1]
-    shown = ", ".join(_shown(bytes([i]) if i < 256 else longer[i - 256]) for i in parts[:8])
+    longer = list(filter(lambda each: len(each) > 1, tokens))
+    shown = ", ".join(map(lambda i: _shown(bytes([i]) if i < 256 else longer[i - 256]), parts[:8]))
     more = f", ... ({len(parts):,} parts)" if len(parts) > 8 else ""
     return f"token {_shown(token)} is not a merge of two tokens of lower rank: its bytes merge to {shown}{more}"
 

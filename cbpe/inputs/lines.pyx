@@ -323,5 +323,5 @@ def texts_of_lines(const uint8_t[::1] data not None, bytes name not None):
                     n_odd += 1
             start = stop + 1
         memset(out, 0, PAD)
-    begins, ends, starts = (np.asarray(row[:n_plain]) for row in plain)
-    return np.asarray(text)[:out - &text[0] + PAD], begins, ends, starts, np.asarray(odd)[:n_odd]
+    begins, ends, starts = plain.base[:, :n_plain]
+    return text.base[:out - &text[0] + PAD], begins, ends, starts, odd.base[:n_odd]

@@ -26,14 +26,13 @@ from libc.string cimport memchr, memcpy, memset
 
 import os
 import re
-from itertools import islice
 
 import numpy as np
 import regex
 
 from cbpe.errors import CorpusTooLargeError
 from cbpe.patterns import NAMED_PATTERNS, OTHER_SPELLINGS
-from cbpe.splitting.stages import Stages, pieces
+from cbpe.splitting.stages import Stages, batched, pieces
 
 cdef extern from "splitting/matchers.h" nogil:
     const char *TABLES_REGEX_VERSION
@@ -80,7 +79,11 @@ _NATIVE_KINDS = {**{pattern: kind for kind, pattern in NAMED_PATTERNS.items()}, 
 def available_isas():
     """The names that CBPE_ISA may have on this machine, the default last: ["simple", "portable", "sse2", "avx2"]."""
     cdef size_t i
-    return [ISAS[i].name.decode() for i in range(<size_t> N_ISAS) if isa_is_usable(&ISAS[i])]
+    names = []
+    for i in range(<size_t> N_ISAS):
+        if isa_is_usable(&ISAS[i]):
+            names.append(ISAS[i].name.decode())
+    return names
 
 
 cdef const isa *_isa_named(str name) except NULL:
@@ -177,18 +180,11 @@ cdef class Splitter:
 
         Empty ones are left out.
         """
-        while True:
-            try:
-                batch = list(islice(found, _BATCH))
-            except TimeoutError:
-                raise TimeoutError(
-                    f"the pattern took more than {self.timeout:g} s for {n:,} bytes of text: give it a larger "
-                    "regex_timeout, or write it so that it cannot match one text in many ways: "
-                    f"{str(self.pattern)!r:.300}"
-                ) from None
-            if not batch:
-                break
-            chunks = [chunk.encode("utf-8", "surrogateescape") for chunk in batch if chunk]
+        for batch in batched(found, _BATCH, self.pattern, self.timeout, n):
+            chunks = []
+            for chunk in batch:
+                if chunk:
+                    chunks.append(chunk.encode("utf-8", "surrogateescape"))
             kept = b"".join(chunks)
             yield kept, _as_ends(np.cumsum(np.fromiter(map(len, chunks), np.int64, len(chunks))), len(kept))
 
@@ -524,17 +520,21 @@ def _character_cases():
     return bytes(cases)
 
 
+cdef list _as_list(const uint32_t *numbers, size_t n):
+    return np.frombuffer((<const char *> numbers)[:n * sizeof(uint32_t)], np.uint32).tolist()
+
+
 def _split_block(Splitter splitter, bytes text, int filler=0):
     """What a native splitter gives for a text with PAD bytes of the value filler behind it: ends, or -1 - offset."""
     cdef size_t n = len(text)
     cdef bytes padded = text + bytes([filler]) * PAD
     cdef uint32_t *ends = <uint32_t *> malloc((n + PAD) * sizeof(uint32_t))
-    cdef int64_t count, i
+    cdef int64_t count
     if ends == NULL:
         raise MemoryError
     try:
         count = splitter.native(<const uint8_t *> PyBytes_AS_STRING(padded), n, ends)
-        return count if count < 0 else [ends[i] for i in range(count)]
+        return count if count < 0 else _as_list(ends, count)
     finally:
         free(ends)
 
@@ -570,7 +570,7 @@ def _replace_utf8(bytes text):
         raise MemoryError
     try:
         size = replace_utf8(<const uint8_t *> PyBytes_AS_STRING(text), n, <uint8_t *> <char *> out, origin)
-        return bytes(out[:size]), [origin[i] for i in range(size)]
+        return bytes(out[:size]), _as_list(origin, size)
     finally:
         free(origin)
 

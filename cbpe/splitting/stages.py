@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -152,6 +152,23 @@ def pieces(steps: Iterable[Step], text: str, how: Mapping[str, Any] = MappingPro
     if are_bytes:
         found = (bytes_of(piece).decode("utf-8", "surrogateescape") for piece in found)
     return filter(None, found)
+
+
+def batched(
+    found: Iterator[str], at_once: int, pattern: object, timeout: float | None, n_bytes: int
+) -> Iterator[list[str]]:
+    """The pieces in lists of so many. Says of a TimeoutError that it is the pattern's, in n_bytes of text.
+
+    Who asks for batches is compiled, and what Cython makes of an except clause may crash where memory runs out.
+    """
+    try:
+        while batch := list(islice(found, at_once)):
+            yield batch
+    except TimeoutError:
+        raise TimeoutError(
+            f"the pattern took more than {timeout:g} s for {n_bytes:,} bytes of text: give it a larger "
+            f"regex_timeout, or write it so that it cannot match one text in many ways: {str(pattern)!r:.300}"
+        ) from None
 
 
 def _split_each(finditer: Callable[[str], Any], keep: str, texts: Iterator[str]) -> Iterator[str]:

@@ -585,7 +585,7 @@ cdef class ChunkCounter:
                     order[n] = i & mask
                     n += 1
                 i += 1
-        return self.take(np.asarray(order)[:n], 0, n, <uint64_t> -1)
+        return self.take(order.base[:n], 0, n, <uint64_t> -1)
 
     def take(self, const uint64_t[::1] order, uint64_t start, uint64_t n, uint64_t n_bytes):
         """Up to n of the chunks in the slots order[start:], and n_bytes bytes, but at least one, if there is one.
@@ -617,7 +617,7 @@ cdef class ChunkCounter:
         with nogil:
             for i in range(k):
                 total += copy_chunk(self.slots + order[start + i], self.kept, &data[total])
-        return np.asarray(counts)[:k], np.asarray(places)[:k], np.asarray(lengths)[:k], np.asarray(data)
+        return counts.base[:k], places.base[:k], lengths.base[:k], data.base
 
     def result(self, others=()):
         """All chunks in order of their places: counts and places uint64[n], offsets uint64[n + 1], data uint8[...].
@@ -626,10 +626,11 @@ cdef class ChunkCounter:
         """
         cdef list counters = [self, *others]
         cdef uint64_t n = sum(map(len, counters)), n_bytes = 0, i, total = 0
-        cdef int bits = max([64 - (<ChunkCounter> counter).shift for counter in counters])
+        cdef int bits = 0
         cdef ChunkCounter counter
         for counter in counters:
             n_bytes += counter.n_bytes
+            bits = max(bits, 64 - counter.shift)
         if n >= FORESEEN:
             require(40 * n + n_bytes, f"{n:,} distinct chunks need {{needed}} more to be put in order")
         cdef uint64_t[::1] counts = np.empty(n, np.uint64)
@@ -657,7 +658,7 @@ cdef class ChunkCounter:
                 total += copy_chunk(slot, tables[order[i] >> bits].kept, &data[total])
                 offsets[i + 1] = total
         free(tables)
-        return np.asarray(counts), np.asarray(places), np.asarray(offsets), np.asarray(data)
+        return counts.base, places.base, offsets.base, data.base
 
 
 cdef Slot *allocate_slots(uint64_t n_slots, uint64_t n_used) except NULL nogil:
@@ -694,7 +695,7 @@ def copy_chunks(const uint64_t[::1] order, const uint64_t[::1] offsets, const ui
             length = offsets[order[i] + 1] - offsets[order[i]]
             memcpy(&out[total], &data[offsets[order[i]]], length)
             total += length
-    return np.asarray(out)[:total]
+    return out.base[:total]
 
 
 cdef struct Table:
@@ -727,10 +728,10 @@ def in_order_of_places(list counters, uint64_t n, int bits):
                     at += 1
             table += 1
     if last >> (64 - low_bits):
-        return np.asarray(numbers)[np.argsort(places)]
-    words = np.asarray(places)
+        return numbers.base[np.argsort(places)]
+    words = places.base
     words <<= np.uint64(low_bits)
-    words |= np.asarray(numbers)
+    words |= numbers.base
     words.sort()
     words &= np.uint64((1 << low_bits) - 1)
     return words

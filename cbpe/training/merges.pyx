@@ -567,5 +567,4 @@ def learn(counts, offsets, data, num_merges, min_frequency=1, spread=4.0, known=
                 done = merger.run(&pairs[0, 0], &pair_counts[0], &removed[0], steps,
                                   <uint32_t> min(left, <uint64_t> BATCH))
             left -= done
-            yield (np.asarray(pairs)[:done].copy(), np.asarray(pair_counts)[:done].copy(),
-                   np.asarray(removed)[:done].copy())
+            yield pairs.base[:done].copy(), pair_counts.base[:done].copy(), removed.base[:done].copy()
