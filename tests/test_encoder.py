@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import itertools
 import json
 import pickle
 import random
@@ -24,8 +25,9 @@ from hypothesis import strategies as st
 
 from cbpe.encoding.encoder import Encoder
 from cbpe.errors import CorpusTooLargeError
-from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
+from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN, NAMED_PATTERNS
 from cbpe.splitting import splitter_for
+from cbpe.splitting.split import next_cut
 
 LARGEST_ID = 2**32 - 2
 BLOCK = 1 << 18         # encoder.pyx splits texts in pieces of this size
@@ -274,6 +276,38 @@ def test_bytes_that_are_not_utf8_are_refused_where_they_are(offset: int, wrong: 
     with pytest.raises(UnicodeDecodeError) as caught:
         make_encoder({}).encode(data, splitter_for(GPT4_SPLIT_PATTERN))
     assert caught.value.start == right.value.start
+
+
+PIECES = ["\n", "\n", "\n", "\r\n", " ", "'ll", "/", "é", "7", "!", "a", "Ab", "漢" * 30]
+PIECES += [letter * n for letter in "x!" for n in (61, 62, 63, 64, 65, 66, 200)]
+
+
+@pytest.mark.parametrize("pattern", NAMED_PATTERNS.values(), ids=NAMED_PATTERNS)
+def test_pieces_between_any_two_cuts_are_encoded_as_they_are_in_the_whole(pattern: str) -> None:
+    encoder, splitter = make_encoder({(120, 120): 256, (10, 10): 257, (33, 10): 258}), splitter_for(pattern)
+    generator = random.Random(13)
+    for _ in range(60):
+        text = "".join(generator.choices(PIECES, k=100)).encode()
+        cuts, cut = [0], next_cut(text)
+        while cut >= 0:
+            cuts.append(cut)
+            cut = next_cut(text, cut + 1)
+        for some in (cuts, sorted(generator.sample(cuts[1:], len(cuts) // 3))):
+            borders = [0, *some, len(text)]
+            pieces = [
+                encoder._encode_piece([text], splitter, False, 0, 1, start, end)[0]
+                for start, end in itertools.pairwise(borders)
+            ]
+            assert np.concatenate(pieces).tolist() == encoder.encode(text, splitter)
+
+
+@pytest.mark.parametrize("width", [62, 64, 66, 80, 200, 100_000])
+def test_threads_share_a_text_whose_lines_are_one_chunk_each(width: int) -> None:
+    encoder, splitter = make_encoder({(65, 67): 256}), splitter_for(GPT4_SPLIT_PATTERN)
+    line = "".join(random.Random(width).choices("ACGT", k=width)) + "\n"
+    text = line * (1_200_000 // len(line))
+    for num_threads in (2, 3):
+        assert encoder.encode(text, splitter, num_threads) == encoder.encode(text, splitter)
 
 
 def test_ids_are_plain_ints_of_any_size() -> None:

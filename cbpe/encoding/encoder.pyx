@@ -710,7 +710,8 @@ cdef int64_t encode_native(const Model *model, Work *work, split_block_fn split,
     byte that is not UTF-8.
 
     start and limit are the text's ends or where it may be cut. The last chunks of a block may look otherwise once more
-    text is seen: they are split again, with the next block. A chunk that fills a whole block doubles the block.
+    text is seen: they are split again, with the next block. A chunk that fills a whole block doubles the block. Where a
+    character behind limit is seen, a chunk ends at limit whatever follows, and those before it stay as they are.
     """
     cdef size_t block = BLOCK
     cdef size_t size
@@ -734,7 +735,7 @@ cdef int64_t encode_native(const Model *model, Work *work, split_block_fn split,
         n_ends = split(piece, size, work.ends)
         if n_ends < 0:
             return -2 - (<int64_t> start - 1 - n_ends)
-        if start + size < n:
+        if start + size < n and start + size <= limit:
             n_ends = <int64_t> settled(piece, size, work.ends, <size_t> n_ends)
         while n_ends > 0 and start + work.ends[n_ends - 1] > limit:
             n_ends -= 1
