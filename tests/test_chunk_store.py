@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import re
@@ -26,6 +27,7 @@ from cbpe.inputs import find_sources
 from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
 from cbpe.splitting.split import splitter_for
 from cbpe.training import ChunkStore, corpus
+from cbpe.training.chunks import ChunkCounter
 
 PATTERNS = [GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN, r"\w+|\s", None]
 
@@ -55,6 +57,59 @@ def small_parts(monkeypatch):
     """Windows and parts so small that every text of these tests has many."""
     monkeypatch.setattr(corpus, "WINDOW", 16)
     monkeypatch.setattr(corpus, "PART", 8)
+
+
+def claimed(n):
+    """A buffer of n bytes that has one: who refuses it has not looked into it."""
+    byte = ctypes.c_uint8()
+    array = (ctypes.c_uint8 * n).from_address(ctypes.addressof(byte))
+    array.owner = byte
+    return array
+
+
+def test_a_counter_looks_at_no_byte_that_is_not_there():
+    counter, other = ChunkCounter(splitter_for(GPT2_SPLIT_PATTERN)), ChunkCounter(splitter_for(r"\w"))
+    text = np.zeros(100, np.uint8)
+
+    def row(*numbers):
+        return np.array(numbers, np.uint64)
+
+    with pytest.raises(ValueError, match="not padded"):
+        counter.count(text, 37, 37, True, 0, True)
+    with pytest.raises(ValueError, match="not padded"):
+        counter.add(text, np.array([10, 37], np.uint32), 0)
+    with pytest.raises(ValueError, match="not native"):
+        other.count_texts(text, row(0), row(5), row(0))
+    for begins, ends, places in [(row(0), row(5, 6), row(0)), (row(0), row(5), row()), (row(), row(5), row(0))]:
+        with pytest.raises(ValueError, match="different lengths"):
+            counter.count_texts(text, begins, ends, places)
+    for begin, end in [(0, 101), (6, 5), (2**64 - 1, 5)]:
+        with pytest.raises(ValueError, match="text 1 lies outside"):
+            counter.count_texts(text, row(0, begin), row(1, end), row(0, 0))
+    for number, bits in [(4, 2), (0, 11), (2**63, 2)]:
+        with pytest.raises(ValueError, match="no part"):
+            counter.part(number, bits)
+    assert len(counter) == 0
+    counter.count_texts(text, row(0), row(36), row(0))
+    assert len(counter) == 1
+
+
+def test_texts_that_a_counter_finds_not_to_be_utf8_are_refused():
+    counter = ChunkCounter(splitter_for(GPT2_SPLIT_PATTERN))
+    zero = np.zeros(1, np.uint64)
+    for length, padding in [(10, 64), (10, 0), (100_000, 64)]:      # with others, and alone
+        text = b"a" * (length - 1) + b"\xff" + bytes(padding)
+        with pytest.raises(ValueError, match=f"its byte at {length - 1:,} is wrong"):
+            counter.count_texts(text, zero, np.array([length], np.uint64), zero)
+
+
+def test_stretches_whose_ends_have_no_room_in_32_bits_are_refused():
+    counter = ChunkCounter(splitter_for(None))
+    text, n, zero = claimed(2**32 + 100), 2**32, np.zeros(1, np.uint64)
+    with pytest.raises(CorpusTooLargeError, match="4,294,967,296 bytes without a place to cut"):
+        counter.count(text, n, n, True, 0, True)
+    with pytest.raises(CorpusTooLargeError, match="a text of 4,294,967,296 bytes"):
+        counter.count_texts(text, zero, np.array([n], np.uint64), zero)
 
 
 def nasty_text(seed, length=3000):

@@ -1,4 +1,7 @@
-"""A file of more than 5 GiB, made on the spot: what stands across 2**31 and 2**32 is counted, once and in its place."""
+"""A file of more than 5 GiB, made on the spot: what stands across 2**31 and 2**32 is counted, once and in its place.
+
+And chunks of more than 2 GiB, of zeros that the system gives without having them.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from budget import thorough
 
-from cbpe import ChunkStore
+from cbpe import ChunkStore, CorpusTooLargeError
+from cbpe.encoding.encoder import Encoder
+from cbpe.patterns import GPT2_SPLIT_PATTERN
+from cbpe.splitting import splitter_for
 
 SIZE = 5 << 30
 BLOCK = "".join(f"line {i} of a block, {i * i} and no more\n" for i in range(25_000)).encode()
@@ -51,3 +58,13 @@ def test_c08_a_file_beyond_five_gigabytes(tmp_path: Path) -> None:
     places = dict(zip((chunk for chunk, _ in store), store.places.tolist(), strict=True))
     begins = [border - 3 - len(line) for border, line in zip(ACROSS, fillers, strict=True)]
     assert [places[line[:-1]] for line in fillers] == begins
+
+
+@thorough
+def test_a_chunk_that_is_too_long_is_refused_with_the_limit() -> None:
+    text, splitter = bytes((1 << 31) + 1), splitter_for(GPT2_SPLIT_PATTERN)
+    with pytest.raises(CorpusTooLargeError, match=r"the chunk at byte 0 is longer than the limit, 2\*\*31 bytes"):
+        splitter.split(text)
+    encoder = Encoder(np.empty((0, 2), np.uint32), np.empty(0, np.uint32))
+    with pytest.raises(CorpusTooLargeError, match=r"chunk at offset 0 .* the limit is 2,147,483,647"):
+        encoder.count(text, splitter)

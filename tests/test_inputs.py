@@ -29,7 +29,7 @@ import pytest
 import reference
 import zstandard
 from budget import thorough
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from peak import PEAK_MEMORY, needs_peak_memory
 
@@ -657,6 +657,8 @@ JSON_PIECES = [
 
 
 @given(st.lists(st.sampled_from(JSON_PIECES), max_size=12).map(b"".join))
+@example(b"1.")
+@example(b'{"\\')
 def test_the_native_reader_never_takes_what_json_refuses(middle):
     for line in (middle, b'{"text": "%s"}' % middle, b'{"text": "a", %s}' % middle, b'{"a": %s, "text": "b"}' % middle):
         text = plain_or_not(line)

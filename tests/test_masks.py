@@ -119,6 +119,13 @@ def test_starts_become_ends(isa: str) -> None:
         assert split._write_ends(base, starts, isa) == [base + i for i in range(64) if starts >> i & 1]
 
 
+def test_masks_are_made_of_utf8_and_by_instruction_sets_that_have_them() -> None:
+    assert split._masks(b"a\xff", "portable") is None
+    for call in (lambda: split._masks(b"a", "simple"), lambda: split._write_ends(0, 1, "simple")):
+        with pytest.raises(ValueError, match="simple makes no masks"):
+            call()
+
+
 # --- The whole ---
 
 

@@ -456,6 +456,8 @@ def test_native_splitters_serve_exactly_their_patterns() -> None:
             splitter = splitter_for(other)
             assert (splitter.kind, splitter.cuttable) == ("regex", False)
             assert splitter.compiled is not None
+    assert splitter_for(splitter) is splitter
+    assert splitter_for(r"\w", 2.5).timeout == 2.5
     ignoring_case = regex.compile(GPT2_SPLIT_PATTERN, regex.IGNORECASE)
     assert splitter_for(ignoring_case).compiled is ignoring_case
     assert splitter_for(ignoring_case).split("I'M") == [b"I", b"'M"]

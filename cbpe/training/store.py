@@ -154,7 +154,7 @@ class ChunkStore:
         faults = Faults(errors)
         sources = find_sources(paths)
         check_field(sources, text_field)
-        splitter = pattern if isinstance(pattern, Splitter) else splitter_for(pattern)
+        splitter = splitter_for(pattern)
         parts = source_parts(sources, splitter, separators_of(special_tokens or ()), text_field, shard)
         total = total_size(sources)
         if total is not None:
@@ -187,7 +187,7 @@ class ChunkStore:
         The iterable is read once and not kept; the strings themselves are not subject to memory_limit. Raises TypeError
         for what is not a str, UnicodeEncodeError for lone surrogates.
         """
-        splitter = pattern if isinstance(pattern, Splitter) else splitter_for(pattern)
+        splitter = splitter_for(pattern)
         parts = text_parts(texts, splitter, separators_of(special_tokens or ()))
         sized = isinstance(texts, (list, tuple)) and all(isinstance(text, str) for text in texts)
         total = sum(map(len, texts)) if sized else None
