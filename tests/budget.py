@@ -19,7 +19,8 @@ from hypothesis import settings
 T = TypeVar("T")
 
 SHORT = os.environ.get("CBPE_TESTS") == "short"
-WATCHED = bool(os.environ.get("CBPE_SANITIZE") or os.environ.get("CBPE_COVERAGE"))
+SANITIZED = bool(os.environ.get("CBPE_SANITIZE"))
+WATCHED = SANITIZED or bool(os.environ.get("CBPE_COVERAGE"))
 
 thorough = pytest.mark.skipif(SHORT, reason="left out of short runs")
 limits_memory = pytest.mark.skipif(WATCHED, reason="memory is not what it is without a sanitizer")

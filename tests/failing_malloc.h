@@ -2,7 +2,8 @@
  *
  * failing_arm(first, last) counts from now on the calls of malloc, calloc, realloc and mmap that cbpe's own modules make;
  * those numbered first to last, from 1 on, return no memory. failing_arm(0, 0): none. failing_calls(): how many there
- * were. Python's allocations and everybody else's go through. */
+ * were. Python's allocations and everybody else's go through. Meanwhile what cbpe maps begins a page behind a border
+ * of large pages, as on systems that do not align it of themselves. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -71,10 +72,28 @@ void *calloc(size_t n, size_t size) { return fails(__builtin_return_address(0)) 
 
 void *realloc(void *block, size_t n) { return fails(__builtin_return_address(0)) ? NULL : __libc_realloc(block, n); }
 
+#define PAGE ((size_t)4096)
+
 void *mmap(void *at, size_t n, int protection, int flags, int descriptor, off_t offset) {
     static void *(*real)(void *, size_t, int, int, int, off_t);
     if (real == NULL) {
         real = (void *(*)(void *, size_t, int, int, int, off_t))dlsym(RTLD_NEXT, "mmap");
     }
-    return fails(__builtin_return_address(0)) ? MAP_FAILED : real(at, n, protection, flags, descriptor, offset);
+    const long before = calls;
+    if (fails(__builtin_return_address(0))) {
+        return MAP_FAILED;
+    }
+    if (calls == before || descriptor >= 0) {
+        return real(at, n, protection, flags, descriptor, offset);
+    }
+    char *mapped = real(at, n + PAGE, protection, flags, descriptor, offset);
+    if (mapped == MAP_FAILED) {
+        return MAP_FAILED;
+    }
+    munmap(mapped, PAGE);
+    return mapped + PAGE;
 }
+
+/* What mmap is called where files may be large. */
+void *mmap64(void *at, size_t n, int protection, int flags, int descriptor, off_t offset)
+    __attribute__((alias("mmap")));

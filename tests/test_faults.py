@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from budget import limits_memory
+from budget import SANITIZED, limits_memory
 from tqdm import tqdm
 
 from cbpe import ChunkStore, RegexTokenizer
@@ -576,6 +576,73 @@ print(n_failed > 500)
 """
 
 
+ONE_BY_ONE = """
+import ctypes
+import re
+
+import numpy as np
+
+from cbpe.encoding.finder import SpecialFinder
+from cbpe.patterns import GPT2_SPLIT_PATTERN
+from cbpe.splitting import split, splitter_for
+from cbpe.training.chunks import ChunkCounter
+
+finder, gpt2 = SpecialFinder({b"<e>": 300}), splitter_for(GPT2_SPLIT_PATTERN)
+
+
+def row(number):
+    return np.array([number], np.uint64)
+
+
+def counted(count):
+    counter = ChunkCounter(gpt2)
+    count(counter)
+    return [column.tolist() for column in counter.result()]
+
+
+def size():
+    with open("/proc/self/status") as file:
+        return int(re.search(r"VmSize:\\s+(\\d+) kB", file.read())[1])
+
+
+calls = {
+    "stretches": lambda: [column.tolist() for column in finder.stretches(b"a<e>b", row(0), row(5), row(70))],
+    "split": lambda: gpt2.split("some text"),
+    "masks": lambda: split._masks(b"a", "portable"),
+    "block": lambda: split._split_block(gpt2, b"a b"),
+    "mended": lambda: split._replace_utf8(b"a\\xff"),
+    "count": lambda: counted(lambda counter: counter.count(b"a b" + bytes(64), 3, 3, True, 0, True)),
+    "count what is wrong": lambda: counted(lambda counter: counter.count(b"a\\xff" + bytes(64), 2, 2, True, 0, False)),
+    "count texts": lambda: counted(lambda counter: counter.count_texts(b"ab cd", row(0), row(5), row(0))),
+    "large table": lambda: len(ChunkCounter(gpt2, expected=100_000)),
+}
+library = ctypes.CDLL(None)
+library.failing_arm.argtypes = [ctypes.c_long, ctypes.c_long]
+library.failing_calls.restype = ctypes.c_long
+for name, call in calls.items():
+    right, failed = call(), []
+    for n in range(1, 100):
+        library.failing_arm(n, n)
+        try:
+            assert call() == right, name
+            break
+        except MemoryError as fault:
+            failed.append(str(fault))
+        finally:
+            n_calls = library.failing_calls()
+            library.failing_arm(0, 0)
+        assert call() == right, name
+    assert n_calls == n - 1 == len(failed) > 0, (name, n_calls, n)
+before = size()
+for _ in range(20):
+    library.failing_arm(1 << 60, 1 << 60)
+    calls["large table"]()
+library.failing_arm(0, 0)
+assert size() < before + 4000
+print("fine")
+"""
+
+
 def program(script: str, n_words: int) -> str:
     return CALLS.replace("N_WORDS", str(n_words)) + script
 
@@ -586,16 +653,28 @@ def test_with_little_memory_it_is_a_memory_error_or_the_right_result(tmp_path: P
     assert run(program(SWEEP, 300), tmp_path) == "fine\n"
 
 
-@LINUX
-@limits_memory
-def test_whichever_allocation_fails_it_is_a_memory_error(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def failing_malloc(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The library in tests/failing_malloc.h, to be preloaded."""
+    if SANITIZED:
+        pytest.skip("sanitizers have a malloc of their own")
     compiler = shutil.which("gcc") or shutil.which("cc")
-    library = tmp_path / "failing.so"
+    library = tmp_path_factory.mktemp("failing") / "failing.so"
     source = Path(__file__).parent / "failing_malloc.h"
     command = [str(compiler), "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-x", "c", str(source), "-o"]
     if not compiler or subprocess.run([*command, str(library)], capture_output=True).returncode:
         pytest.skip("no C compiler here, or another C library than glibc")
-    assert run(program(INJECTION, 60), tmp_path, LD_PRELOAD=str(library)) == "True\n"
+    return str(library)
+
+
+@LINUX
+def test_whichever_allocation_fails_it_is_a_memory_error(tmp_path: Path, failing_malloc: str) -> None:
+    assert run(program(INJECTION, 60), tmp_path, LD_PRELOAD=failing_malloc) == "True\n"
+
+
+@LINUX
+def test_each_allocation_of_one_native_call_is_looked_at(failing_malloc: str) -> None:
+    assert run(ONE_BY_ONE, LD_PRELOAD=failing_malloc) == "fine\n"
 
 
 @LINUX
