@@ -672,6 +672,10 @@ def test_bpe_is_the_naive_one(tokens, rng):
         assert cbpe.gpt4.bpe(ranks, token, max_rank) == naive_bpe(ranks, token, max_rank)
 
 
+def test_bpe_passes_over_pairs_that_are_not_there_any_more():
+    assert cbpe.gpt4.bpe({b"ab": 256, b"bc": 257, b"cd": 258}, b"abcdbc") == [b"ab", b"cd", b"bc"]
+
+
 def test_recover_merges_is_the_inverse_of_ranks():
     tokenizer = BasicTokenizer()
     tokenizer.train(TEXT + TEXT[::-1] + "a" * 65, 330)

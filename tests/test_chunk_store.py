@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import os
 import random
 import re
@@ -57,6 +58,24 @@ def small_parts(monkeypatch):
     """Windows and parts so small that every text of these tests has many."""
     monkeypatch.setattr(corpus, "WINDOW", 16)
     monkeypatch.setattr(corpus, "PART", 8)
+
+
+def test_a_store_shows_how_much_it_holds():
+    assert repr(ChunkStore.from_iterator(["a b"])) == "<ChunkStore: 2 distinct chunks, 3 bytes in all>"
+
+
+def test_what_cannot_be_cut_is_refused_beyond_the_limit(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("x" * 100)
+    monkeypatch.setattr(corpus, "MAX_WINDOW", 99)
+    with pytest.raises(CorpusTooLargeError, match=r"a\.txt: more than 99 bytes from offset 0 on"):
+        ChunkStore.from_files(tmp_path / "a.txt", None)
+    with pytest.raises(CorpusTooLargeError, match="text number 1 has 100 bytes; 99 is the limit"):
+        ChunkStore.from_iterator(["a", "x" * 100], None)
+    assert len(ChunkStore.from_iterator(["a", "x" * 99], None)) == 2
+
+
+def test_a_file_that_is_shorter_than_it_was_is_cut_at_its_old_end():
+    assert corpus.cut_in_file(io.BytesIO(b"abc\ndef"), 1, 100, None) == 100
 
 
 def claimed(n):

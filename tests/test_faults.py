@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import errno
 import gc
+import mmap
 import os
 import pickle
 import shutil
@@ -17,6 +19,7 @@ import sys
 import textwrap
 import threading
 import weakref
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,7 @@ from tqdm import tqdm
 
 from cbpe import ChunkStore, RegexTokenizer
 from cbpe.errors import ChunkStoreError
-from cbpe.files import atomic_write
+from cbpe.files import atomic_write, scratch_map
 from cbpe.threads import heeding_ctrl_c, in_order
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="limits and mapped files as POSIX has them")
@@ -122,6 +125,33 @@ def test_the_old_file_or_the_new_one_whatever_the_moment_of_a_kill() -> None:
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.count(" killed, ") == 10
+
+
+def test_a_scratch_map_where_space_cannot_be_taken_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
+    with scratch_map(tmp_path, 2_500_000) as mapped:
+        assert len(mapped) == 2_500_000
+        assert not mapped[:].strip(b"\0")
+        mapped[2_499_999] = 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_without_address_space_to_map_a_file_it_is_a_memory_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **how: object) -> None:
+        raise OSError(errno.ENOMEM, "no memory")
+
+    ChunkStore.from_iterator(["a b"]).save(tmp_path / "a.chunks")
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    with pytest.raises(MemoryError, match="no address space to map a scratch file"):
+        scratch_map(tmp_path, 1000)
+    with pytest.raises(MemoryError, match=r"a\.chunks: no address space"):
+        ChunkStore.open(tmp_path / "a.chunks")
+    assert os.listdir(tmp_path) == ["a.chunks"]
 
 
 # ---- errors do not hold on to what they met
@@ -235,6 +265,24 @@ def test_a_store_whose_file_became_shorter_is_an_error(tmp_path: Path) -> None:
         path, tmp_path / "out",
     )
     assert printed == "1\n"
+
+
+@POSIX
+def test_a_store_that_becomes_shorter_while_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ChunkStore.from_iterator(["some words " * 9]).save(tmp_path / "a.chunks")
+    whole = zlib.crc32
+
+    def cut_off(data: Any, *more: int) -> int:
+        os.truncate(tmp_path / "a.chunks", 20)
+        return whole(data, *more)
+
+    class Seen:
+        crc32 = staticmethod(cut_off)
+
+    monkeypatch.setattr("cbpe.training.store.BLOCK", 2)
+    monkeypatch.setattr("cbpe.training.store.zlib", Seen)
+    with pytest.raises(ChunkStoreError, match=r"a\.chunks: became shorter while it was read"):
+        ChunkStore.open(tmp_path / "a.chunks")
 
 
 def test_a_store_that_save_replaces_stays_as_it_was(tmp_path: Path) -> None:

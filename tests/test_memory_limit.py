@@ -23,7 +23,9 @@ from peak import PEAK_MEMORY, needs_peak_memory
 from cbpe import BasicTokenizer, RegexTokenizer, memory
 from cbpe.errors import ChunkStoreError, CorpusTooLargeError
 from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
+from cbpe.splitting import splitter_for
 from cbpe.training import ChunkStore, corpus, learn_merges, spill
+from cbpe.training.chunks import ChunkCounter
 from cbpe.training.merges import learn
 from cbpe.training.spill import Limit, Piece, Size
 from cbpe.workspace import Workspace
@@ -100,6 +102,41 @@ def test_memory_that_there_is_is_known():
     memory.require(1000, "nothing needs {needed}")
     with pytest.raises(MemoryError, match=r"a test needs 1152921\.5 TB, .* are available: give memory_limit="):
         memory.require(1 << 60, "a test needs {needed}")
+
+
+@POSIX
+def test_what_ulimit_leaves_is_known(monkeypatch):
+    import resource
+
+    assert memory._of_limits() == []
+    limits = {resource.RLIMIT_AS: 1 << 40, resource.RLIMIT_DATA: 1 << 41}
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limits[kind], -1))
+    if sys.platform == "linux":
+        address_space, data = memory._of_limits()
+        assert 0 < address_space < 1 << 40 < data < 1 << 41
+
+
+def test_a_long_text_without_cuts_asks_whether_there_is_memory(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("some words")
+    asked = []
+    monkeypatch.setattr("cbpe.training.store.LONG_PART", 9)
+    monkeypatch.setattr("cbpe.training.store.require", lambda need, what, *_: asked.append((need, what)))
+    assert len(ChunkStore.from_files(tmp_path / "a.txt", r"\w+", num_threads=1)) == 2
+    ((need, what),) = asked
+    assert need == 30
+    assert "a.txt: 10 bytes in one piece" in what
+
+
+def test_a_thread_that_nobody_waits_for_stops_to_write(tmp_path):
+    counter = ChunkCounter(splitter_for(None))
+    counter.add(b"ab" + bytes(64), np.array([1, 2], np.uint32), 0)
+    for n_asked in (0, 1, 3):
+        answers = iter([True] * n_asked + [False])
+        to_file = spill.Spill(Limit(100_000_000, tmp_path), lambda answers=answers: next(answers))
+        with pytest.raises(spill.Unwanted):
+            to_file.take(counter)
+        assert not to_file
+        to_file.close()
 
 
 def test_nothing_is_refused_where_nothing_is_known(monkeypatch):
