@@ -608,6 +608,13 @@ def test_gpt4s_attributes_are_minbpes():
     assert bytes(tokenizer.inverse_byte_shuffle[b] for b in tokenizer.vocab[1917]) == b" world"
 
 
+def test_gpt4s_bytes_may_be_assigned_from_either_side():
+    tokenizer = GPT4Tokenizer()
+    tokenizer.inverse_byte_shuffle = {first: byte for byte, first in tokenizer.byte_shuffle.items()}
+    assert tokenizer.byte_shuffle == GPT4Tokenizer().byte_shuffle
+    assert tokenizer.encode("hello world") == [15339, 1917]
+
+
 def test_changing_one_gpt4_tokenizer_changes_no_other():
     one, other = GPT4Tokenizer(), GPT4Tokenizer()
     one.byte_shuffle = {i: 255 - i for i in range(256)}
@@ -687,6 +694,8 @@ def test_recover_merges_is_the_inverse_of_ranks():
 
 def test_recover_merges_names_a_token_without_parents():
     ranks = {bytes([i]): i for i in range(256)}
+    with pytest.raises(ValueError, match="token b'ab' is a merge of b'a' and b'b', which are not both tokens"):
+        recover_merges({**{token: rank for token, rank in ranks.items() if token != b"a"}, b"ab": 97})
     for token in (b"abc", b""):
         with pytest.raises(ValueError, match=re.escape(repr(token))):
             recover_merges({**ranks, b"bd": 256, token: 257})

@@ -522,6 +522,7 @@ def test_standard_streams_may_be_closed_or_full(folder, mine, line, code, says):
         ("encode corpus.txt -m mine.model --eot <|no|> -o a", 1, "<|no|>"),
         ("encode bad.txt -m mine.model -o a", 1, "offset 4"),
         ("decode missing.txt -m mine.model", 1, "missing.txt: No such file"),
+        ("decode numbers.txt -m mine.model --dtype uint32", 1, "numbers.txt: its size is no multiple of 4"),
         ("decode corpus.txt -m mine.model", 1, "corpus.txt: no id: "),
         ("decode numbers.txt -m mine.model", 1, "450"),
         ("decode ids.bin -m gpt2", 1, "made with another model"),

@@ -532,6 +532,18 @@ def test_a_pattern_for_oniguruma(ours, theirs) -> None:
     assert to_oniguruma(ours) == theirs
 
 
+@pytest.mark.parametrize("ours", [r"\N{EM DASH}", r"[\W]", r"\mword", r"\B", r"(?m)^a", r"(?x: a)"])
+def test_what_oniguruma_lacks_is_refused(ours) -> None:
+    with pytest.raises(ValueError, match="no counterpart"):
+        to_oniguruma(ours)
+
+
+@pytest.mark.parametrize("theirs", [r"\h", r"[\W]", r"\X", r"[a[^b]]", r"(?x: a)", r"[a&&b]"])
+def test_what_regex_lacks_is_refused(theirs) -> None:
+    with pytest.raises(ValueError, match="no counterpart"):
+        from_oniguruma(theirs)
+
+
 def test_flags_of_a_compiled_pattern() -> None:
     assert to_oniguruma("a.b", regex.compile("a", regex.I | regex.S).flags) == "(?im:a.b)"
     with pytest.raises(ValueError, match=r"regex\.X"):

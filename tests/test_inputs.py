@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
+import errno
 import functools
 import gzip
 import http.server
+import io
 import json
 import lzma
 import os
@@ -39,6 +42,7 @@ from cbpe import (
     ChunkStore,
     CorpusDecodeError,
     CorpusFormatError,
+    CorpusTooLargeError,
     RegexTokenizer,
 )
 from cbpe.encoding import files
@@ -216,6 +220,33 @@ def test_columns_of_strings_of_every_type(tmp_path, kind):
     assert list(ChunkStore.from_files(empty)) == []
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_a_row_group_is_read_from_any_row_on(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(documents, "BLOCK", 100)
+    texts = ["one", "two words", "", "漢字 é", *(f"number {i} " * (i % 3) for i in range(26))]
+    write_parquet(tmp_path / "a.parquet", texts, kind, row_group_size=30)
+    places = np.cumsum([0, *(len(text.encode()) for text in texts)]).tolist()
+    (source,) = find_sources(tmp_path / "a.parquet")
+    with documents.RowGroups() as groups:
+        for start in range(len(texts) + 1):
+            blocks = list(groups.blocks(3, source, "text", start))
+            found = [block.texts(documents.Faults("strict")) for block in blocks]
+            assert [text.decode() for each in found for text in each.as_list()] == texts[start:]
+            assert [place for each in found for place in each.places.tolist()] == [
+                (3 << sources.OFFSET_BITS) + place for place in places[start:-1]
+            ]
+            assert [block.row for block in blocks][:1] == [start] * (start < len(texts))
+            assert sum(block.size for block in blocks) == places[-1] - places[start]
+
+
+def test_columns_that_files_seldom_have():
+    source = sources.Source("a.parquet", "a.parquet")
+    assert documents.RowBlock("a.parquet", "text", 0, 0, pa.array([], pa.string()), 0).size == 0
+    if hasattr(pa, "string_view"):
+        column = documents._strings(pa.array(["one", "x" * 30], pa.string_view()), source, "text")
+        assert (column.type, column.to_pylist()) == (pa.large_string(), ["one", "x" * 30])
+
+
 @thorough
 @needs_peak_memory
 def test_memory_does_not_grow_with_a_row_group(tmp_path):
@@ -378,6 +409,12 @@ def test_standard_input(tmp_path, name):
     with ChunkStore.open(tmp_path / "store") as store:
         assert list(store) == counted([text], GPT4_SPLIT_PATTERN)
         assert store.sources == [name]
+
+
+def test_standard_input_that_is_not_there_is_an_error(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(OSError, match="there is no standard input"):
+        ChunkStore.from_files("-")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes that do not block are POSIX's")
@@ -807,6 +844,84 @@ def test_packed_files_cut_short_or_damaged(tmp_path, suffix, kind):
     with pytest.raises(CorpusFormatError, match="cut short or damaged"):
         trained(GPT4_SPLIT_PATTERN).encode_file(path, tmp_path / "o.bin")
     assert not list(tmp_path.glob("o.bin*"))
+
+
+class ByteByByte(io.RawIOBase):
+    """A file that gives one byte a time, as a slow connection may."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = io.BytesIO(data)
+
+    def readinto(self, buffer) -> int:
+        return self._data.readinto(memoryview(buffer)[:1])
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in PACK if suffix])
+def test_packed_files_that_arrive_byte_by_byte(suffix):
+    data = b"some words\n" * 30
+    packed = in_members(data, PACK[suffix])
+    if suffix == ".zst":
+        packed += b"\x50\x2a\x4d\x18\5\0\0\0......"[:13] + zst(b"more")     # a frame to be skipped, of five bytes
+        data += b"more"
+    source = sources.Source("a", "a", compression=suffix[1:])
+    stream = streams.Unpacked(ByteByByte(packed), source)
+    assert stream.readable()
+    assert stream.read() == data
+    assert stream.n_read == len(packed)
+    with pytest.raises(CorpusFormatError, match="cut short"):
+        streams.Unpacked(ByteByByte(packed[:-1]), source).read()
+
+
+def test_a_zst_file_with_any_wrong_byte_is_damaged():
+    data = b"".join(b"%d words, " % i for i in range(60))
+    packed, source = zst(data), sources.Source("a", "a", compression="zst")
+    for at in range(len(packed)):
+        wrong = packed[:at] + bytes([packed[at] ^ 0x55]) + packed[at + 1 :]
+        with contextlib.suppress(CorpusFormatError):            # some bits say nothing
+            assert streams.Unpacked(io.BytesIO(wrong), source).read() == data
+
+
+def test_errors_of_the_system_stay_what_they_are(tmp_path):
+    class Broken:
+        def read(self, n: int) -> bytes:
+            raise OSError(errno.EIO, "input/output error", "a.gz")
+
+    with pytest.raises(OSError, match="input/output error") as raised:
+        streams.Unpacked(Broken(), sources.Source("a.gz", "a.gz", compression="gz")).read()
+    assert (raised.value.errno, raised.value.filename) == (errno.EIO, "a.gz")
+    for named in (streams.parquet_faults, streams._naming):
+        with pytest.raises(PermissionError, match="not permitted"), named("a"):
+            raise PermissionError(errno.EPERM, "not permitted")
+
+
+def test_what_is_shorter_than_it_was_is_told_of(tmp_path):
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"some words"))
+    (source,) = find_sources(tmp_path / "a.txt.gz")
+    with streams.open_stream_at(source, 5) as stream:
+        assert stream.read() == b"words"
+    with pytest.raises(OSError, match="is shorter than it was: byte 5 behind its end"):
+        streams.open_stream_at(source, 15)
+    limited = streams.Limited(io.BytesIO(b"abcdef"), 4, "a.txt")
+    assert limited.readable()
+    assert (limited.read(), limited.read()) == (b"abcd", b"")
+    with pytest.raises(OSError, match=r"a\.txt: became shorter while it was read: 1 bytes are not there"):
+        streams.Limited(io.BytesIO(b"abc"), 4, "a.txt").read()
+
+
+def test_what_cannot_be_numbered_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(CorpusTooLargeError, match=r"a: longer than 1,099,511,627,776 bytes"):
+        documents.check_offset(sources.Source("a", "a"), 1 << 40)
+    for name in "abc":
+        (tmp_path / f"{name}.txt").touch()
+    monkeypatch.setattr(sources, "SOURCE_BITS", 1)
+    with pytest.raises(CorpusTooLargeError, match="3 sources: 2 can be numbered"):
+        find_sources(tmp_path)
+
+
+def test_a_fault_without_a_line_or_at_the_beginning_is_told_as_it_is():
+    source = sources.Source("a", "a")
+    for fault, begin in [(CorpusFormatError("a", "wrong", row=3), 5), (CorpusFormatError("a", "wrong", line=3), 0)]:
+        assert documents.in_file(fault, sources.Stretch(0, source, begin, 9)) is fault
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.txt"])

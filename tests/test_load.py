@@ -160,6 +160,12 @@ def test_pattern_and_special_tokens_are_for_rank_files(tmp_path, trained):
 # ---- what is refused
 
 
+def test_lines_that_look_like_ranks_and_are_no_base64(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"YQ= 0\nYg== 1\n")
+    with pytest.raises(ModelFileError, match=r"a\.txt: no tokenizer, but text, which begins with 'YQ= 0'"):
+        cbpe.load(tmp_path / "a.txt")
+
+
 def test_a_chunk_store_says_what_it_is_for(tmp_path, trained):
     ChunkStore.from_iterator([TEXT]).save(tmp_path / "corpus.chunks")
     message = refusal(tmp_path / "corpus.chunks")

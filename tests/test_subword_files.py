@@ -197,6 +197,7 @@ def test_a_model_file_is_refused_with_the_line_that_is_wrong(tmp_path: Path) -> 
     refused(good.replace('"elorw"', '"eeorw"'), "line 2: the alphabet holds a character twice")
     refused(good.replace('"elorw"', '"el\\ud800rw"'), "line 2: .*surrogates")
     refused(good.replace('"0.2"', '"0.7"'), "line 2: not a version")
+    refused(good.replace('"unk": "<unk>"', '"unk": 5'), "line 2: 'unk' is no str")
     refused(good.replace("{\"<unk>\": 13}", "{\"<unk>\": 3}"), "line 2: .*not free")
     refused(good.replace(r"[^ \\r\\n]+", "("), "line 2: ")
     refused(good + "1 99\n", "line 6: not two ids of symbols before it: '1 99'")
@@ -234,6 +235,8 @@ def test_a_damaged_file_of_clip_is_refused(tmp_path: Path) -> None:
             path.write_bytes(packed)
             with pytest.raises(ModelFileError, match=message):
                 WordTokenizer.from_clip(path, clean=None)
-    path.write_bytes(gzip.compress(b"abc" * 100)[:-9])
-    with pytest.raises(ModelFileError, match="damaged"):
-        WordTokenizer.from_clip(path, clean=None)
+    packed = gzip.compress(b"abc" * 100)
+    for data in (packed[:-9], packed[:10] + b"\xff" + packed[11:]):
+        path.write_bytes(data)
+        with pytest.raises(ModelFileError, match="damaged"):
+            WordTokenizer.from_clip(path, clean=None)

@@ -86,6 +86,15 @@ def test_the_papers_example_gives_the_papers_merges() -> None:
     ]
 
 
+def test_verbose_prints_subword_nmts_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    WordTokenizer().train("low low lower lower é é", num_merges=3, verbose=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "pair 0: l o -> lo (frequency 4)",
+        "pair 1: w e -> we (frequency 2)",
+        "pair 2: we r</w> -> wer</w> (frequency 2)",
+    ]
+
+
 def test_greatest_does_not_depend_on_the_order_of_the_corpus() -> None:
     merges = set()
     for seed in range(5):
@@ -174,6 +183,13 @@ def test_a_word_pattern_says_what_words_are() -> None:
     ids = reference.word_vocab(tokenizer.alphabet, pairs_of(tokenizer))
     assert tokenizer.encode("low,lower") == [ids["low</w>"], ids[",</w>"], ids["lo"], ids["w"], ids["e"], ids["r</w>"]]
     assert tokenizer.decode(tokenizer.encode("low,lower")) == "low , lower"
+
+
+def test_rare_words_may_be_left_out() -> None:
+    tokenizer = WordTokenizer()
+    store = ChunkStore.from_iterator(["low low lower lower once"], pattern=tokenizer.pattern)
+    tokenizer.train_from_chunks(store, num_merges=2, min_count=2)
+    assert tokenizer.alphabet == "elorw"
 
 
 def test_special_tokens_are_left_out_and_numbered_behind_the_merges() -> None:
@@ -399,6 +415,14 @@ def test_what_does_not_go_with_words_is_refused() -> None:
         tokenizer.extend("x", 300)
     with pytest.raises(cbpe.NoStatisticsError):
         tokenizer.compression_curve()
+    with pytest.raises(ValueError, match="not those of bytes"):
+        tokenizer._model.numbered_pairs()
+    with pytest.raises(TypeError, match="store must be a ChunkStore, not str"):
+        tokenizer.train_from_chunks("x", num_merges=1)
+    with pytest.raises(TypeError, match="not a single str"):
+        tokenizer.train("a", num_merges=1, special_tokens="x")
+    tokenizer.special_tokens = {"<a>": 50}
+    assert tokenizer.encode("<a>", allowed_special="all") == [50]
     with pytest.raises(ValueError, match="cannot be set"):
         tokenizer.merges = {}
     tokenizer.merges[1, 2] = 3
