@@ -368,6 +368,48 @@ def test_parts_of_another_job_are_refused(corpus_dir, tmp_path):
 
 
 @pytest.mark.usefixtures("stand_in")
+def test_parts_of_files_of_other_names_are_refused(tmp_path):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("some words\n" * 100)
+    distributed.encode_files(trained(), tmp_path / "a.txt", tmp_path / "parts")
+    with pytest.raises(ShardError, match=r"part-00000\.bin: made of other files"):
+        distributed.encode_files(trained(), tmp_path / "b.txt", tmp_path / "parts")
+
+
+@pytest.mark.usefixtures("stand_in")
+@pytest.mark.parametrize("can_jump", [True, False])
+def test_lines_elsewhere_are_shared_out_if_they_can_be_read_from_any_byte_on(tmp_path, monkeypatch, can_jump):
+    lines = fsspec.filesystem("memory")
+    lines.pipe("/lines-of-a-cluster/a.jsonl", lines_of(some_texts()))
+    if not can_jump:
+        monkeypatch.setattr(distributed, "open_to_jump", lambda source: None)
+    try:
+        store = distributed.count("memory://lines-of-a-cluster/a.jsonl", task_bytes=500, work_dir=tmp_path)
+    finally:
+        lines.rm("/lines-of-a-cluster", recursive=True)
+    assert list(store) == list(ChunkStore.from_iterator(some_texts()))
+
+
+def test_merging_is_shared_out_as_far_as_it_goes():
+    sizes = np.full((2, distributed.N_PARTS), 10**9)
+    assert distributed._merging_bits(sizes, Limit(10**9, None), 1) == spill.PART_BITS
+    assert distributed._merging_bits(sizes // 10**9, Limit(10**9, None), 1) == 0
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_folder_that_somebody_else_removed_is_no_error(corpus_dir, tmp_path, monkeypatch):
+    remove = distributed.Folder.remove_all
+
+    def twice(folder):
+        remove(folder)
+        raise FileNotFoundError(2, "no such folder", folder.url)
+
+    monkeypatch.setattr(distributed.Folder, "remove_all", twice)
+    assert list(distributed.count(corpus_dir, work_dir=tmp_path)) == list(ChunkStore.from_files(corpus_dir))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("stand_in")
 def test_what_cannot_be_shared_is_refused(corpus_dir, tmp_path, monkeypatch):
     count = functools.partial(distributed.count, corpus_dir)
     with pytest.raises(ValueError, match="standard input and pipes"):
