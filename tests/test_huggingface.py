@@ -256,6 +256,47 @@ def test_added_tokens_are_numbered_as_tokenizers_numbers_them() -> None:
     assert_same(ours, tokenizers.Tokenizer.from_str(json.dumps(content)), ["<a><b>"])
 
 
+@pytest.mark.filterwarnings("ignore:added token")
+def test_added_tokens_that_are_there_twice_or_empty() -> None:
+    content = byte_model([])
+    content["added_tokens"] = [token("", 256), token("<a>", 256), token("<a>", 257), token("<b>", 257)]
+    ours = RegexTokenizer.from_huggingface(_Json(content))
+    assert ours.special_tokens == {"<a>": 256, "<b>": 257}
+    assert_same(ours, tokenizers.Tokenizer.from_str(json.dumps(content)), ["<a><b>x"])
+
+
+def test_merges_of_an_empty_token_are_refused() -> None:
+    content = byte_model([])
+    content["model"]["vocab"][""] = 256
+    content["model"]["merges"] = [["", "a"]]
+    assert "model's merges: merge 0 is of ids that there are not: (256, 97) -> 97" in refused(content)
+
+
+def test_a_split_may_name_its_text_as_it_is() -> None:
+    content = byte_model([("b", "y"), ("b", "c")])
+    plain = {"type": "Split", "pattern": {"String": "a.b"}, "behavior": "Isolated", "invert": False}
+    content["pre_tokenizer"] = sequence(plain, byte_level())
+    ours = RegexTokenizer.from_huggingface(_Json(content))
+    assert_same(ours, tokenizers.Tokenizer.from_str(json.dumps(content)), ["a.by", "axby", "xa.bc"])
+
+
+def test_a_space_in_front_goes_with_gpt2s_pattern_only(tmp_path) -> None:
+    tokenizer = RegexTokenizer.from_huggingface(_Json(json.loads(layout("roberta"))))
+    tokenizer.save_huggingface(tmp_path / "a.json")
+    tokenizer.pattern = NAMED_PATTERNS["gpt4"]
+    with pytest.raises(ExportError, match="a space in front of texts goes with GPT-2's pattern only"):
+        tokenizer.save_huggingface(tmp_path / "b.json")
+    assert not (tmp_path / "b.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("qwen2", "changes texts before it splits"), ("falcon", "splits by several patterns")]
+)
+def test_what_an_encoding_of_tiktoken_lacks_is_refused(name, reason) -> None:
+    with pytest.raises(ExportError, match=reason):
+        RegexTokenizer.from_huggingface(_Json(json.loads(layout(name)))).to_tiktoken("x")
+
+
 class _Json:
     def __init__(self, content: dict) -> None:
         self.content = content

@@ -169,6 +169,8 @@ def test_a_tokenizer_of_ones_own_loads_either(tmp_path):
 
 
 def test_load_wants_the_suffix_and_a_file(tmp_path):
+    with pytest.raises(TypeError, match="not bytes"):
+        RegexTokenizer().load(b"a.model")
     path = written(tmp_path / "m.txt", SOUND)
     with pytest.raises(AssertionError, match=r"\.model"):
         RegexTokenizer().load(path)

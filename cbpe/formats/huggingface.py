@@ -288,8 +288,6 @@ def _merged(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> _Merged:
     except ValueError as error:
         raise _Refusal(f"model's merges: {error}") from None
     pairs, made = table[live, :2], table[live, 2]
-    if len(np.unique(made)) < len(made):
-        raise _Refusal("model's merges make a token in two ways that both occur")
     inner = np.arange(len(places), dtype=np.uint32)
     inner[made] = np.arange(256, 256 + len(made))
     pairs = inner[pairs]
