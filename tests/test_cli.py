@@ -702,6 +702,24 @@ def test_a_reader_that_goes_away_is_no_error(folder):
     assert process.returncode == 1
 
 
+@posix_only
+def test_a_reader_that_is_gone_at_the_end_is_no_error():
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with started("--version", env=environment) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        process.wait(timeout=30)
+    assert process.returncode == 1
+
+
+def test_ctrl_c_before_a_command_begins_is_said_by_the_exit_code(monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("click.Group.main", stopped)
+    assert run("--version", code=130).stderr == ""
+
+
 def test_bars_are_for_terminals(folder):
     for extra in ([], ["--quiet"]):
         with started("train", "corpus.txt", "--vocab-size", 300, "-o", "a", *extra) as process:

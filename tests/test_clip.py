@@ -111,6 +111,8 @@ def test_it_is_pickled_and_not_trained(clip: WordTokenizer, tmp_path: Path) -> N
             call()
     with pytest.raises(UnicodeEncodeError):
         clip.encode("\ud800")
+    with pytest.raises(AttributeError, match="that of all bytes"):
+        _ = clip.alphabet
 
 
 def test_cleaning_needs_ftfy_or_is_left_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
