@@ -23,6 +23,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import operator
 import os
 import re
 import secrets
@@ -207,7 +208,8 @@ def encode_files(
     """
     ray = _ray()
     n_part = parse_size(part_bytes, "part_bytes")
-    assert n_part is not None
+    if n_part is None:
+        raise TypeError("part_bytes is needed: the parts depend on it")
     faults = Faults(errors)
     how = tokenizer._how_to_encode(paths, dtype, eot, 1, text_field, separator)
     sources: list[Source] = how["sources"]
@@ -263,6 +265,7 @@ def _limit(memory_limit: int | str) -> Limit:
 
 
 def _bits_of(num_parts: int) -> int:
+    num_parts = operator.index(num_parts)
     bits = num_parts.bit_length() - 1
     if num_parts < 1 or num_parts != 1 << bits or bits > PART_BITS:
         raise ValueError(f"num_parts is a power of two up to {N_PARTS}, not {num_parts}")

@@ -32,6 +32,8 @@ from cbpe import (
     SpecialTokenError,
     StreamDecoder,
     WordTokenizer,
+    distributed,
+    recover_merges,
 )
 from cbpe.formats.untrusted import check_pattern
 from cbpe.patterns import NAMED_PATTERNS
@@ -301,8 +303,31 @@ NUMBERED: dict[str, Callable[[Any, Any, Any, Path], object]] = {
     "a pair of merges": lambda new, store, n, folder: with_attribute(new(), "merges", {(n, 98): 300}).encode("ab"),
     "special_tokens": lambda new, store, n, folder: with_attribute(new(), "special_tokens", {"<e>": n}).encode("a"),
     "vocab": lambda new, store, n, folder: with_attribute(new(), "vocab", {n: b"a"}).decode([97]),
+    "decode_single_token_bytes": lambda new, store, n, folder: new().decode_single_token_bytes(n),
+    "decode_tokens_bytes": lambda new, store, n, folder: new().decode_tokens_bytes([97, n]),
+    "threads of ordinary texts": lambda new, store, n, folder: new().encode_ordinary_batch(["a", "b"], n),
+    "threads of counted ids": lambda new, store, n, folder: new().count_ids(folder / "t", num_threads=n),
+    "threads of a store": lambda new, store, n, folder: ChunkStore.from_files([folder / "t"] * 2, num_threads=n),
+    "limit of a store": lambda new, store, n, folder: ChunkStore.from_files(folder / "t", memory_limit=n),
+    "limit of merged stores": lambda new, store, n, folder: ChunkStore.merge([store, store], memory_limit=n),
+    "limit as a text": lambda new, store, n, folder: ChunkStore.from_files(folder / "t", memory_limit=f"{n} GB"),
+    "min_count of chunks": lambda new, store, n, folder: new().train_from_chunks(store, 257, min_count=n),
+    "num_merges of words": lambda new, store, n, folder: WordTokenizer().train("hello hello", num_merges=n),
+    "vocab_size of words": lambda new, store, n, folder: WordTokenizer().train("hello hello", vocab_size=n),
+    "words truncated": lambda new, store, n, folder: trained_words().truncated(n),
+    "special token of words": lambda new, store, n, folder: trained_words().register_special_tokens({"<e>": n}),
+    "decode words": lambda new, store, n, folder: trained_words().decode([n]),
+    "a rank": lambda new, store, n, folder: recover_merges({bytes([i]): i for i in range(256)} | {b"ab": n}),
+    "rank of a byte": lambda new, store, n, folder: recover_merges({bytes([i]): i for i in range(255)} | {b"\xff": n}),
+    "parts of a cluster": lambda new, store, n, folder: distributed._bits_of(n),
     "regex_timeout": lambda new, store, n, folder: RegexTokenizer(r"\w", regex_timeout=n).encode("a"),
 }
+
+
+def trained_words() -> WordTokenizer:
+    tokenizer = WordTokenizer(unk="<unk>")
+    tokenizer.train("hello hello", num_merges=3)
+    return tokenizer
 
 
 def with_attribute(tokenizer: Any, name: str, value: Any) -> Any:
