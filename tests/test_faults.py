@@ -10,14 +10,17 @@ import contextlib
 import copy
 import errno
 import gc
+import io
 import mmap
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
 import textwrap
 import threading
+import tokenize
 import weakref
 import zlib
 from collections.abc import Callable, Iterator
@@ -25,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from budget import SANITIZED, limits_memory
+from budget import SANITIZED, limits_memory, thorough
 from tqdm import tqdm
 
 from cbpe import ChunkStore, RegexTokenizer
@@ -723,6 +726,36 @@ def test_whichever_allocation_fails_it_is_a_memory_error(tmp_path: Path, failing
 @LINUX
 def test_each_allocation_of_one_native_call_is_looked_at(failing_malloc: str) -> None:
     assert run(ONE_BY_ONE, LD_PRELOAD=failing_malloc) == "fine\n"
+
+
+@LINUX
+@thorough
+@pytest.mark.parametrize("arguments", [("--every", "23"), ("encoder, all", "encoder, numbered", "split, spans")])
+def test_whichever_allocation_of_python_s_fails_it_is_a_memory_error(arguments: tuple[str, ...]) -> None:
+    """scripts/starve.py says what it does; here a part of it."""
+    pytest.importorskip("_testcapi")
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "starve.py"), *arguments], capture_output=True, text=True, timeout=300
+    )
+    assert (result.returncode, result.stderr) == (0, ""), result.stdout
+
+
+def test_compiled_code_does_without_what_crashes_where_memory_runs_out() -> None:
+    """Cython's list comprehensions, which release an item twice if the list cannot grow, and its except clauses, which
+    release a traceback that could not be made.
+    """
+    sources = sorted((ROOT / "cbpe").rglob("*.pyx"))
+    assert len(sources) > 10
+    for source in sources:
+        text = source.read_text(encoding="utf-8")
+        assert not re.findall(r"^ *except\b.*:$", text, re.MULTILINE), source
+        open_brackets = ""
+        for token in tokenize.generate_tokens(io.StringIO(text.replace("?", "")).readline):
+            if token.string in ("(", "[", "{"):
+                open_brackets += token.string
+            elif token.string in (")", "]", "}"):
+                open_brackets = open_brackets[:-1]
+            assert not (token.string == "for" and open_brackets.endswith("[")), f"{source}: {token.line}"
 
 
 @LINUX
