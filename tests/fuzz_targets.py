@@ -14,19 +14,24 @@ so that any bytes are a case, and a find is always a file.
 from __future__ import annotations
 
 import base64
+import bz2
 import contextlib
 import copy
 import functools
+import gzip
+import importlib.util
 import io
 import itertools
 import json
+import lzma
 import random
 import re
 import struct
+import sys
 import tempfile
 import warnings
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,8 +42,11 @@ import regex
 
 import cbpe
 from cbpe import BasicTokenizer, ChunkStore, NoStatisticsError, RegexTokenizer, StreamDecoder, UnknownIdError
+from cbpe.cli.decode import blocks_of, portion
+from cbpe.encoding import files as encoding_files
 from cbpe.encoding.encoder import Encoder
 from cbpe.encoding.files import read_index
+from cbpe.inputs import documents, streams
 from cbpe.inputs.documents import Faults, LineBlock
 from cbpe.patterns import GPT2_SPLIT_PATTERN, NAMED_PATTERNS
 from cbpe.splitting.split import (
@@ -50,6 +58,8 @@ from cbpe.splitting.split import (
     next_cut,
     splitter_for,
 )
+from cbpe.splitting.stages import KEEPS, Stages
+from cbpe.training import corpus
 from cbpe.training.spill import HEADER, Size, merge_part, write_parts
 
 T = TypeVar("T")
@@ -878,3 +888,364 @@ def special(data: bytes, folder: Path) -> bool:
     if not any(set("\n") & set(word) for word in specials):
         saved_again(tokenizer, folder)
     return bool(specials)
+
+
+# ---- patterns that nobody has written
+
+ATOMS = [
+    "a", "b", " ", "\n", ".", r"\w", r"\s", r"\d", r"\S", r"\p{L}", r"\p{N}", r"\p{Lu}", "[ab]", "[^a ]", r"[^\s\p{L}]",
+    "^", "$", r"\b", "é", "猫", "'", r"\r", r"(?i:S)", r"\X", r"\K", r"\Z", "[a-c&&b]", r"\R",
+]
+REPEATS = ["", "", "", "?", "*", "+", "{1,3}", "{2}", "??", "*?", "+?", "++", "*+", "?+"]
+GROUPS = ["(?:%s)", "(%s)", "(?i:%s)", "(?s:%s)", "(?=%s)", "(?!%s)", "(?<=%s)", "(?<!%s)", "(?>%s)"]
+
+
+def pattern_of(draw: Draw, depth: int = 2) -> str:
+    """A pattern; most are regular expressions."""
+    ways = []
+    for _ in range(1 + draw.number(3)):
+        parts = []
+        for _ in range(draw.number(4)):
+            if depth and draw.number(3) == 2:
+                parts.append(draw.one_of(GROUPS) % pattern_of(draw, depth - 1))
+            else:
+                parts.append(draw.one_of(ATOMS))
+            parts.append(draw.one_of(REPEATS))
+        ways.append("".join(parts))
+    return "|".join(ways)
+
+
+@target(noise)
+def pattern(data: bytes, folder: Path) -> bool:
+    """A pattern of one's own: its chunks against regex; training, encoding, and a model file with it."""
+    draw = Draw(data)
+    text = pattern_of(draw)
+    texts = [draw.text(30, draw.one_of(LETTERS)) for _ in range(1 + draw.number(3))]
+    try:
+        compiled = regex.compile(text)
+    except regex.error:
+        return False
+    for flags in (0, regex.IGNORECASE, regex.V1):
+        try:
+            compiled = regex.compile(text, flags)
+            wanted = [[found.encode() for found in (m.group() for m in compiled.finditer(each, timeout=2)) if found]
+                      for each in texts]
+        except (TimeoutError, regex.error):
+            return False
+        splitter = splitter_for(compiled)
+        same([splitter.split(each) for each in texts], wanted, f"chunks by {text!r} with flags {flags}")
+    wanted = [reference.split(each, text) for each in texts]
+    for name, each in enumerate(texts):
+        (folder / f"{name}.txt").write_bytes(each.encode())
+    tokenizer = RegexTokenizer(text, regex_timeout=60)
+    tokenizer.train_from_files(sorted(folder.glob("*.txt")), 262, num_threads=2, progress=False)
+    merges, _ = reference.learn(texts, 6, text, 1, [])
+    same(tokenizer.merges, merges, f"merges under {text!r}")
+    for each in texts:
+        same(tokenizer.encode(each), reference.encode_ordinary(each, merges, text), f"ids of {each!r} under {text!r}")
+    tokenizer.encode_file(sorted(folder.glob("*.txt")), folder / "ids.bin", num_threads=2)
+    ids = [number for each in texts for number in reference.encode_ordinary(each, merges, text)]
+    same(np.fromfile(folder / "ids.bin", np.uint16).tolist(), ids, f"ids of files under {text!r}")
+    with contextlib.suppress(cbpe.ModelFileError):      # of a pattern that would take too much
+        saved_again(tokenizer, folder)
+    return any(wanted)
+
+
+STAGE_PATTERNS = [r"\d", r"\d{1,3}", r"[ab]", r"^.", r".$", r"a(?!b)", r"(?<=a)b", r" ?\w+", r"\s+(?!\S)|\s"]
+
+
+@target(noise)
+def stages(data: bytes, folder: Path) -> bool:
+    """Several patterns one after the other, against their definition."""
+    draw = Draw(data)
+    chosen = []
+    for _ in range(1 + draw.number(4)):
+        pattern = draw.one_of([*STAGE_PATTERNS, *NAMED_PATTERNS.values()])
+        chosen.append((pattern, draw.one_of(KEEPS)))
+    splitter = splitter_for(Stages(chosen))
+    for _ in range(1 + draw.number(4)):
+        text = draw.text(100, draw.one_of(LETTERS))
+        pieces = [piece.encode() for piece in reference.split_in_stages(text, chosen)]
+        same(splitter.split(text), pieces, f"pieces of {text!r} by {chosen}")
+        counted: dict[bytes, int] = {}
+        for piece in pieces:
+            counted[piece] = counted.get(piece, 0) + 1
+        same(list(ChunkStore.from_iterator([text], pattern=Stages(chosen))), [*counted.items()], "chunks")
+    return True
+
+
+# ---- tokenizer.json files that are sound, whatever is in them
+
+
+@functools.cache
+def huggingface_parts() -> list[dict[str, Any]]:
+    return [json.loads(data) for data in huggingface_files()]
+
+
+PRE_TOKENIZERS = [
+    {"type": "Digits", "individual_digits": True},
+    {"type": "Digits", "individual_digits": False},
+    *({"type": "Punctuation", "behavior": each} for each in ("Isolated", "Removed", "MergedWithNext", "Contiguous")),
+    *(
+        {"type": "Split", "pattern": {kind: text}, "behavior": behavior, "invert": invert}
+        for kind, text in [("Regex", r"\d{1,3}"), ("Regex", r" ?\p{L}+"), ("Regex", r"\s+(?!\S)|\s+"), ("String", "a")]
+        for behavior in ("Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous")
+        for invert in (False, True)
+    ),
+]  # fmt: skip
+
+
+@target(noise)
+def prepared(data: bytes, folder: Path) -> bool:
+    """What a tokenizer.json does to a text before and while it is split, against tokenizers, if that is installed."""
+    try:
+        import tokenizers
+    except ImportError:
+        return True
+    draw = Draw(data)
+    content = copy.deepcopy(draw.one_of(huggingface_parts()))
+    byte_level = {"type": "ByteLevel", "add_prefix_space": bool(draw.number(2)), "trim_offsets": True,
+                  "use_regex": bool(draw.number(2))}  # fmt: skip
+    stages = [draw.one_of(PRE_TOKENIZERS) for _ in range(draw.number(4))]
+    stages.insert(draw.number(len(stages) + 1), byte_level)
+    content["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": stages}
+    content["normalizer"] = draw.one_of([None, {"type": "NFC"}, {"type": "Sequence", "normalizers": [{"type": "NFC"}]}])
+    content["model"]["ignore_merges"] = bool(draw.number(2))
+    content["added_tokens"] = []
+    letters = draw.one_of(["<e>", "ab", "a ", "e\u0301é", "1'\n"])
+    words = dict.fromkeys(draw.text(4, letters) for _ in range(draw.number(5)))
+    for number, word in enumerate(filter(None, words), 296):
+        flags = {name: bool(draw.number(2)) for name in ("special", "normalized", "lstrip", "rstrip", "single_word")}
+        content["added_tokens"].append({"id": number, "content": word, **flags})
+    texts = [draw.text(40, draw.one_of([*LETTERS, "<e> a", "e\u0301é a1"])) for _ in range(1 + draw.number(4))]
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    try:
+        tokenizer = RegexTokenizer.from_huggingface(path)
+    except ValueError:
+        return False
+    theirs = tokenizers.Tokenizer.from_file(str(path))
+    for text in texts:
+        ids = theirs.encode(text, add_special_tokens=False).ids
+        same(tokenizer.encode(text, allowed_special="all"), ids, f"ids of {text!r}")
+    agrees_with_itself(tokenizer, texts, lossless=False)
+    return True
+
+
+# ---- streams, packed files, files in pieces, ids in files
+
+
+@target(noise)
+def stream(data: bytes, folder: Path) -> bool:
+    """Tokens that end within characters, as a stream of ids in groups of any size, against what decode gives."""
+    draw = Draw(data)
+    tokenizer = trained(specials={"猫": 1000, "<e>": 1001})
+    known = [*tokenizer.vocab, *tokenizer.special_tokens.values()]
+    stream = StreamDecoder(tokenizer)
+    for _ in range(1 + draw.number(3)):         # the decoder begins anew behind each flush
+        ids, shown = [], ""
+        for _ in range(draw.number(30)):
+            group = [draw.one_of(known) if draw.number(2) else 0x80 + draw.number(128) for _ in range(draw.number(5))]
+            kind = draw.number(4)
+            if kind == 0 and group:
+                group = group[:1]
+                shown += stream.feed(group[0])
+            elif kind == 1:
+                shown += stream.feed(np.array(group, np.int64))
+            else:
+                shown += stream.feed(iter(group) if kind == 2 else group)
+            ids += group
+            if draw.number(8) == 7:
+                try:
+                    stream.feed([*group, 5000])
+                except UnknownIdError:
+                    continue
+                raise Difference("5000 was decoded")
+        same(shown + stream.flush(), tokenizer.decode(ids), f"stream of {ids}")
+    return True
+
+
+PACKERS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
+    "gz": (lambda data: gzip.compress(data, mtime=0), gzip.decompress),
+    "bz2": (bz2.compress, bz2.decompress),
+    "xz": (lzma.compress, lzma.decompress),
+}
+with contextlib.suppress(ImportError):
+    import zstandard
+
+    def zst(data: bytes) -> bytes:
+        with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+            return reader.read()
+
+    PACKERS["zst"] = zstandard.compress, zst
+
+ENDINGS = list(PACKERS)
+
+
+def packed_files() -> list[bytes]:
+    """The number of the way of packing, and a file packed so: of one member, and of two."""
+    return [
+        bytes([i]) + pack(TEXT.encode() * n) + more
+        for i, (pack, _) in enumerate(PACKERS.values())
+        for n, more in ((1, b""), (200, b""), (1, pack(b"more")))
+    ]
+
+
+MAGIC = [b"\x1f\x8b\x08", b"BZh9", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"]
+
+
+@target(packed_files, [*MAGIC, b"\0", b"\1", b"\2", b"\3", b"\xff"])
+def packed(data: bytes, folder: Path) -> bool:
+    """A compressed file: what is taken is what the packages say that it holds, all of it."""
+    ending = ENDINGS[data[0] % len(ENDINGS)] if data else "gz"
+    path = folder / f"t.txt.{ending}"
+    path.write_bytes(data[1:])
+    try:
+        with ChunkStore.from_files(path, pattern=None, errors="replace", num_threads=1) as store:
+            chunks = list(store)
+    except (ValueError, OSError):
+        return False
+    text = PACKERS[ending][1](data[1:]).decode("utf-8", "replace")
+    same(chunks, [(text.encode(), 1)] if text else [], "the text")
+    tokenizer = trained(BasicTokenizer, specials={})
+    tokenizer.encode_file(path, folder / "ids.bin", errors="replace", num_threads=1)
+    same(np.fromfile(folder / "ids.bin", np.uint16).tolist(), tokenizer.encode(text), "ids of the file")
+    return True
+
+
+def parquet_files() -> list[bytes]:
+    import pyarrow
+    import pyarrow.parquet
+
+    files = []
+    for texts in (["one", "", None, "two é"] * 5, [TEXT] * 3, []):
+        for how in ({}, {"compression": "zstd", "row_group_size": 4}, {"compression": "none", "use_dictionary": False}):
+            file = io.BytesIO()
+            table = pyarrow.table({"id": range(len(texts)), "text": pyarrow.array(texts, pyarrow.string())})
+            pyarrow.parquet.write_table(table, file, **how)
+            files.append(file.getvalue())
+    return files
+
+
+@target(parquet_files, [b"PAR1", b"text", b"\xff", b"\0"], if_there=bool(importlib.util.find_spec("pyarrow")))
+def parquet(data: bytes, folder: Path) -> bool:
+    """A Parquet file: counted, as files of ids and of shards, or refused by all."""
+    path = folder / "t.parquet"
+    path.write_bytes(data)
+    tokenizer = trained(specials={})
+    try:
+        with ChunkStore.from_files(path, pattern=tokenizer.pattern, errors="skip", num_threads=1) as counted:
+            total = counted.total_bytes
+        n_ids = tokenizer.encode_file(path, folder / "ids.bin", errors="skip", num_threads=1)
+    except (ValueError, OSError):
+        return False
+    ids = np.fromfile(folder / "ids.bin", np.uint16)
+    same(len(ids), n_ids, "number of ids")
+    same(len(tokenizer.decode_bytes(ids)), total, "bytes of all texts")
+    tokenizer.encode_shards(path, folder / "shards", 7, errors="skip", num_threads=1)
+    same(b"".join(each.read_bytes() for each in sorted((folder / "shards").glob("*.bin"))), ids.tobytes(), "shards")
+    return True
+
+
+@contextlib.contextmanager
+def patched(values: Mapping[tuple[Any, str], int]) -> Iterator[None]:
+    """Gives attributes, (module, name), other values for a while."""
+    before = {(module, name): getattr(module, name) for module, name in values}
+    try:
+        for (module, name), value in values.items():
+            setattr(module, name, value)
+        yield
+    finally:
+        for (module, name), value in before.items():
+            setattr(module, name, value)
+
+
+def small_pieces(draw: Draw) -> dict[tuple[Any, str], int]:
+    """What has files be read a few bytes or lines at a time."""
+    return {
+        (corpus, "PART"): 1 + draw.number(60), (corpus, "WINDOW"): 8 + draw.number(60),
+        (corpus, "PATIENCE"): 1 + draw.number(3), (encoding_files, "PART"): 1 + draw.number(60),
+        (documents, "BLOCK"): 1 + draw.number(60), (documents, "MAX_ROWS"): 1 + draw.number(4),
+        (streams, "AT_ONCE"): 1 + draw.number(60), (streams, "UNPACKED"): 1 + draw.number(60),
+    }  # fmt: skip
+
+
+@target(noise)
+def pieces(data: bytes, folder: Path) -> bool:
+    """Files that are read in pieces of any size: counted, and as ids, against what each text gives as a whole."""
+    draw = Draw(data)
+    pattern = draw.one_of(PATTERNS)
+    tokenizer = trained(BasicTokenizer if pattern is None else RegexTokenizer, pattern, {})
+    separator = draw.one_of([None, None, "<e>", "\n\n", "\n", "a"])
+    texts, paths = [], []
+    for number in range(draw.number(5)):
+        letters = draw.one_of([*LETTERS, "ab<e>\n", "a\n\n", "\n \u00a0a"])
+        parts = [draw.text(60, letters) for _ in range(draw.number(6))]
+        kind = draw.one_of(["txt", "jsonl", "txt", *(f"txt.{ending}" for ending in ENDINGS), "jsonl.gz"])
+        if kind.startswith("jsonl"):
+            content = "".join(json.dumps({"text": part}, ensure_ascii=bool(draw.number(2))) + "\n" for part in parts)
+            texts += parts
+        else:
+            content = (separator or "").join(parts)
+            found = content.split(separator) if separator else [content]
+            texts += found[:-1] if len(found) > 1 and not found[-1] else found
+        paths.append(folder / f"{number}.{kind}")
+        pack = PACKERS[kind.rpartition(".")[2]][0] if kind.count(".") else bytes
+        paths[-1].write_bytes(pack(content.encode()))
+    how: Any = {"eot": 97 if draw.number(2) else None, "separator": separator, "num_threads": 1 + draw.number(3)}
+    wanted = []
+    for text in texts:
+        wanted += [*tokenizer.encode_ordinary(text), *([97] if how["eot"] else [])]
+    with patched(small_pieces(draw)):
+        tokenizer.encode_file(paths, folder / "ids.bin", **how)
+        same(np.fromfile(folder / "ids.bin", np.uint16).tolist(), wanted, f"ids of files, {how}, under {pattern!r}")
+        n = 20 + draw.number(200)
+        tokenizer.encode_shards(paths, folder / "shards", n, **how)
+        files = sorted((folder / "shards").glob("*.bin"))
+        found = [number for each in files for number in np.fromfile(each, np.uint16).tolist()]
+        same(found, wanted, f"shards of {n}, {how}")
+        if files:
+            made = [each.read_bytes() for each in files]
+            files[draw.number(len(files))].unlink()
+            tokenizer.encode_shards(paths, folder / "shards", n, **how)
+            same([each.read_bytes() for each in files], made, f"shards of {n}, {how}, taken up")
+        if separator is None:
+            specials = draw.one_of([(), (), ("<e>",), ("\n",), ("aa", "\n\n")])
+            count: Any = {"pattern": pattern, "special_tokens": specials, "num_threads": 1 + draw.number(3)}
+            with ChunkStore.from_files(paths, **count) as counted:
+                whole = ChunkStore.from_iterator(texts, pattern=pattern, special_tokens=specials)
+                same(list(counted), list(whole), f"chunks of files, {count}")
+    return bool(wanted)
+
+
+def id_files() -> list[bytes]:
+    ids = np.arange(300, dtype="<u2")
+    return [b"[1, 2, 3]\n97 98;99\n", b"\1" + ids.tobytes(), b"\2" + ids.astype("<u4").tobytes(), b"65, 66\n" * 9]
+
+
+@target(id_files, [*NUMBERS, b",", b"]", b"\n", b"\xff", b"\1", b"\2", b"+1", b"1_0", "٣".encode()])
+def ids(data: bytes, folder: Path) -> bool:
+    """A file of ids, binary or numbers, as cbpe decode reads it, in blocks of any size."""
+    draw = Draw(data)
+    dtype = {1: "uint16", 2: "uint32"}.get(data[0] if data else 0)
+    data = data[1:] if dtype else data
+    path = folder / "ids"
+    path.write_bytes(data)
+    skip, limit = draw.number(9), draw.one_of([None, 0, 1, 5])
+    try:
+        with patched({(sys.modules["cbpe.cli.decode"], "BLOCK"): 1 + draw.number(50)}):
+            found = [int(n) for block in blocks_of(str(path), dtype, None) for n in block]
+            some = [int(n) for block in portion(blocks_of(str(path), dtype, None), skip, limit) for n in block]
+    except ValueError:
+        if dtype:
+            same(len(data) % np.dtype(dtype).itemsize != 0, True, "a file of whole ids is refused")
+        else:
+            words = re.findall(rb"[^\s,;\[\]]+", data)
+            same(all(re.fullmatch(rb"[0-9]{1,19}", word) for word in words), False, "numbers are refused")
+        return False
+    if dtype:
+        same(found, np.frombuffer(data, np.dtype(dtype).newbyteorder("<")).tolist(), "ids")
+    else:
+        same(found, [int(word) for word in re.findall(rb"[^\s,;\[\]]+", data)], "numbers")
+    same(some, found[skip : None if limit is None else skip + limit], "a portion")
+    return True

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import regex
 
@@ -50,6 +50,42 @@ def split(text: str, pattern: str | None) -> list[bytes]:
     """The chunks of a text: what the pattern matches, or all of it where there is no pattern. None of them is empty."""
     chunks = [text] if pattern is None else [match.group() for match in regex.finditer(pattern, text)]
     return [chunk.encode("utf-8") for chunk in chunks if chunk]
+
+
+def split_in_stages(text: str, stages: Iterable[tuple[str, str]]) -> list[str]:
+    """A text after stages (pattern, what is kept), each over all pieces so far. No pattern matches the empty text."""
+    pieces = [text]
+    for pattern, keep, *_ in stages:
+        pieces = [part for piece in pieces for part in _split_in_one_stage(piece, pattern, keep)]
+    return pieces
+
+
+def _split_in_one_stage(text: str, pattern: str, keep: str) -> list[str]:
+    """The parts of a text, matches and others, with what they are; then what is kept."""
+    owners = [-1] * len(text)                       # the number of the match that each character belongs to
+    for number, match in enumerate(regex.finditer(pattern, text)):
+        for i in range(*match.span()):
+            owners[i] = number
+    parts = []
+    for owner, letters in groupby(zip(owners, text, strict=True), key=lambda pair: pair[0]):
+        parts.append((owner >= 0, "".join(letter for _, letter in letters)))
+    if keep == "all":
+        return [part for _, part in parts]
+    if keep in ("matches", "between"):
+        return [part for is_match, part in parts if is_match == (keep == "matches")]
+    joined: list[str] = []
+    for i, (is_match, part) in enumerate(parts):
+        before = parts[i - 1][0] if i > 0 else None
+        joins = {
+            "with_previous": is_match and before is False,
+            "with_next": before is True and not is_match,
+            "runs": before == is_match,
+        }
+        if joins[keep]:
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return joined
 
 
 def cut_at_specials(text: str, specials: Iterable[str]) -> list[str]:

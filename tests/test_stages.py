@@ -13,7 +13,6 @@ import pickle
 import random
 from collections import Counter
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -34,45 +33,9 @@ WORDS = r" ?\w+"
 PATTERNS = [r"\d", r"\d+", r"\d{1,3}", r"[ab]", r"^.", r".$", r"a(?!b)", r"(?<=a)b", r"(a)(b)?", WORDS, r"\s+(?!\S)|\s"]
 
 
-def twin(stages: list[tuple[str, str]], text: str) -> list[str]:
-    """Stages by their definition: one after the other, each over the list of all pieces."""
-    pieces = [text]
-    for pattern, keep, *_ in stages:
-        pieces = [part for piece in pieces for part in twin_of_one(pattern, keep, piece)]
-    return pieces
-
-
-def twin_of_one(pattern: str, keep: str, text: str) -> list[str]:
-    """The parts of a text, matches and others, with what they are; then what is kept."""
-    owners = [-1] * len(text)                       # the number of the match that each character belongs to
-    for number, match in enumerate(regex.finditer(pattern, text)):
-        for i in range(*match.span()):
-            owners[i] = number
-    parts = []
-    for owner, letters in groupby(zip(owners, text, strict=True), key=lambda pair: pair[0]):
-        parts.append((owner >= 0, "".join(letter for _, letter in letters)))
-    if keep == "all":
-        return [part for _, part in parts]
-    if keep in ("matches", "between"):
-        return [part for is_match, part in parts if is_match == (keep == "matches")]
-    joined: list[str] = []
-    for i, (is_match, part) in enumerate(parts):
-        before = parts[i - 1][0] if i > 0 else None
-        joins = {
-            "with_previous": is_match and before is False,
-            "with_next": before is True and not is_match,
-            "runs": before == is_match,
-        }
-        if joins[keep]:
-            joined[-1] += part
-        else:
-            joined.append(part)
-    return joined
-
-
 def check(stages: list[tuple[str, str]], text: str) -> None:
     splitter = splitter_for(Stages(stages))
-    wanted = [piece.encode() for piece in twin(stages, text)]
+    wanted = [piece.encode() for piece in reference.split_in_stages(text, stages)]
     assert splitter.split(text) == splitter.split(text.encode()) == wanted, (stages, text)
 
 
@@ -279,7 +242,7 @@ def test_named_stages(name: str) -> None:
     for text in some:
         assert splitter.split(text) == pieces_of(pre, text), text
         if len(text) < 100:
-            assert splitter.split(text) == [part.encode() for part in twin(stages, text)], text
+            assert splitter.split(text) == [part.encode() for part in reference.split_in_stages(text, stages)], text
 
 
 def test_stages_of_bytes_split_what_bytes_are_written_as() -> None:
@@ -305,7 +268,7 @@ SOME_TEXTS = ["ab 1234 中文 ab.", "", "12345", "ab ab ab\n\ncd 中文中文 99
 
 
 def chunks_of(texts: list[str]) -> dict[bytes, int]:
-    return Counter(piece.encode() for text in texts for piece in twin(THREE, text))
+    return Counter(piece.encode() for text in texts for piece in reference.split_in_stages(text, THREE))
 
 
 def trained() -> RegexTokenizer:
@@ -320,7 +283,8 @@ def test_a_tokenizer_trains_and_encodes_in_stages(tmp_path: Path) -> None:
     file = tmp_path / "text.txt"
     file.write_text("\n".join(SOME_TEXTS), encoding="utf-8")
     for text in [*SOME_TEXTS, "\n".join(SOME_TEXTS)]:
-        ids = [number for piece in twin(THREE, text) for number in tokenizer._encode_chunk(piece.encode())]
+        pieces = reference.split_in_stages(text, THREE)
+        ids = [number for piece in pieces for number in tokenizer._encode_chunk(piece.encode())]
         assert tokenizer.encode(text) == tokenizer.encode_ordinary(text) == ids
         assert tokenizer.encode_to_numpy(text).tolist() == ids
         assert tokenizer.count(text) == len(ids)
