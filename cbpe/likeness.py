@@ -44,7 +44,7 @@ class TiktokenNames:
 
     def is_special_token(self, token: int) -> bool:
         """Whether an id is that of a special token."""
-        return token in self._model.specials.values()
+        return token in self._model.special_ids
 
     def encode_single_token(self, text_or_bytes: str | bytes) -> int:
         """The id of the token, special or not, that stands for just this text. Raises KeyError if there is none."""

@@ -423,6 +423,11 @@ class Model:
         return self.tokens(with_specials=True)
 
     @lazy
+    def special_ids(self) -> frozenset[int]:
+        """The ids of the special tokens."""
+        return frozenset(self.specials.values())
+
+    @lazy
     def token_ids(self) -> dict[bytes, int]:
         """The id of each token by its bytes, special tokens included; of several ids the first that is not special."""
         ids = {word.encode(): number for word, number in self.specials.items()}

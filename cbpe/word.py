@@ -649,7 +649,8 @@ def _with_unk(model: WordModel, special_tokens: Mapping[str, int]) -> WordModel:
     fixed = dict(special_tokens)
     if model.unk is not None and model.unk not in fixed:
         number = model.n_ids
-        while number in fixed.values():
+        taken = set(fixed.values())
+        while number in taken:
             number += 1
         fixed[model.unk] = number
     return model.registered(fixed)

@@ -8,6 +8,7 @@ whatever grows with its square takes minutes.
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
 import pickle
 import random
@@ -27,6 +28,7 @@ from budget import SHORT, mostly_thorough
 from cbpe import (
     BasicTokenizer,
     ChunkStore,
+    ExportError,
     ModelFileError,
     RegexTokenizer,
     SpecialTokenError,
@@ -35,6 +37,7 @@ from cbpe import (
     distributed,
     recover_merges,
 )
+from cbpe.formats.check import check_export
 from cbpe.formats.untrusted import check_pattern
 from cbpe.patterns import NAMED_PATTERNS
 from cbpe.splitting.split import splitter_for
@@ -113,6 +116,34 @@ def test_a_hundred_thousand_special_tokens(tmp_path: Path) -> None:
         assert other.encode_file(tmp_path / "t.txt", tmp_path / "ids", eot=some[-1]) > 0
         store = ChunkStore.from_iterator([text], special_tokens=words)
         assert dict(store) == dict.fromkeys([b"hello", b" ", b" world", b"\n"], len(some))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_exports_of_thousands_of_special_tokens(tmp_path: Path) -> None:
+    words = {f"<|special number {i}|>": 1000 + i for i in range(10_000)}
+    tokenizer = learned(RegexTokenizer(), "hello world" * 9, 10)
+    tokenizer.register_special_tokens(words)
+    text = "".join(f"hello {word} world\n" for word in words)
+    ids = tokenizer.encode(text, allowed_special="all")
+    with within(30):
+        if importlib.util.find_spec("tiktoken"):
+            assert tokenizer.to_tiktoken("x").encode(text, allowed_special="all") == ids
+        tokenizer.save_huggingface(tmp_path / "t.json")
+        assert RegexTokenizer.from_huggingface(tmp_path / "t.json").encode(text, allowed_special="all") == ids
+        assert sum(map(tokenizer.is_special_token, ids)) == len(words)
+        assert pickle.loads(pickle.dumps(tokenizer)).encode(text, allowed_special="all") == ids
+
+
+def test_an_export_that_takes_one_of_many_special_tokens_for_another_is_refused() -> None:
+    tokenizer = learned(RegexTokenizer(), "hello world" * 9, 10)
+    tokenizer.register_special_tokens({f"<|{i}|>": 1000 + i for i in range(2500)})
+    for wrong in ({1000: 1001, 1001: 1000}, {2222: 97}, {3499: 1000}):
+
+        def encode(text: str, specials: bool, wrong: dict[int, int] = wrong) -> list[int]:
+            return [wrong.get(number, number) for number in tokenizer.encode(text, "all" if specials else "none")]
+
+        with pytest.raises(ExportError, match=rf"<\|{min(wrong) - 1000}\|>"):
+            check_export(tokenizer, encode, tokenizer.decode_bytes, "the other", texts=["hello"])
 
 
 def test_a_list_of_special_tokens_with_one_twice_is_refused_at_once() -> None:

@@ -162,7 +162,7 @@ cdef class SpecialFinder:
     """
     cdef Trie trie
     cdef Trie backwards         # of the words spelled backwards, if one of them is long
-    cdef list words             # those that can be found
+    cdef readonly list words    # those that can be found
     cdef list ids
     cdef readonly size_t longest            # bytes of the longest word
     cdef uint8_t[256] begins    # by byte: whether a word begins with it

@@ -61,6 +61,7 @@ _LONG = ["a" * 1000, "ab" * 400, " " * 700, " " * 300 + "x", "\n" * 300, "9" * 4
 _N_RANDOM = 4000                # texts of random pieces
 _MOST_SHRINKING = 3000          # looks at a shorter text
 _MOST_SHOWN = 80
+_MANY = 1000                    # special tokens, from which on their texts are compared in groups
 
 
 class Engine(Protocol):
@@ -127,7 +128,8 @@ class _Check:
         self.check_decoding()
         self.check_texts(filter(None, map(_text_of, self.model.token_bytes.values())), specials=False)
         words = list(self.model.specials)
-        self.check_texts(_special_texts(words), specials=True)
+        for texts_of_words in self.groups(_special_texts(words)):
+            self.check_texts(texts_of_words, specials=True)
         self.check_texts(words, specials=False)
         self.check_texts(battery(self.tokenizer, self.engine) if texts is None else texts, specials=False)
         if self.newer:
@@ -137,6 +139,22 @@ class _Check:
                 f"otherwise, which is in the vocabulary, for instance in {_shown(text)}",
                 stacklevel=4,
             )
+
+    def groups(self, texts: list[str]) -> Iterator[list[str]]:
+        """Texts with special tokens, without those that are alike for sure.
+
+        For one text tiktoken looks at all special tokens. If they are many, one is put between texts, so that each text
+        stands for itself, and only those that differ so are compared one by one.
+        """
+        if len(self.model.specials) <= _MANY:
+            yield texts
+            return
+        between = next(iter(self.model.specials))
+        for start in range(0, len(texts), _MANY):
+            group = texts[start : start + _MANY]
+            together = between.join(group)
+            if self.differs(together, True):
+                yield [*group, together]
 
     # ---- the comparisons
 

@@ -25,13 +25,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import regex
 
+from cbpe.encoding.finder import SpecialFinder
 from cbpe.errors import ExportError, ModelFileError
 from cbpe.files import StrPath, atomic_write
 from cbpe.formats.alphabet import ALPHABET, bytes_of, is_written, text_of
@@ -312,6 +313,7 @@ def _added_tokens(part: Any, vocab: Mapping[str, int]) -> dict[str, tuple[int, F
     the file says is not asked.
     """
     added: dict[str, tuple[int, Flags]] = {}
+    following = len(vocab)
     for each in part:
         text = each["content"]
         if not text:
@@ -320,7 +322,8 @@ def _added_tokens(part: Any, vocab: Mapping[str, int]) -> dict[str, tuple[int, F
         if number is None and text in added:
             number = added[text][0]
         if number is None:
-            number = max([len(vocab), *(number + 1 for number, _ in added.values())])
+            number = following
+        following = max(following, number + 1)
         if number != each["id"]:
             warnings.warn(
                 f"added token {text!r} is said to have id {each['id']}, but is numbered {number}, as in tokenizers",
@@ -424,11 +427,13 @@ def _content(model: Model, splitter: Splitter) -> Json:
     words = model.specials | dict(preparation.added)
     tokens = replace(model, preparation=None).tokens(with_specials=False)
     texts = {number: text_of(token) for number, token in tokens.items()}
-    texts |= {number: text for number, text in preparation.unused.items() if number not in words.values()}
+    first_of: dict[int, str] = {}
+    for word, number in words.items():
+        first = first_of.setdefault(number, word)
+        if first != word:
+            raise ExportError(f"special tokens {first!r} and {word!r} have one id, for which tokenizers finds but one")
+    texts |= {number: text for number, text in preparation.unused.items() if number not in first_of}
     merges = [[texts[left], texts[right]] for left, right in _merges_in_order(model)]
-    if len(set(words.values())) < len(words):
-        first, second = next(pair for pair in combinations(words, 2) if words[pair[0]] == words[pair[1]])
-        raise ExportError(f"special tokens {first!r} and {second!r} have one id, for which tokenizers finds but one")
     found = words if model.preparation is not None else _found(words)
     added = [
         {"id": number, "content": word, **preparation.flags.get(word, REGISTERED)._asdict()}
@@ -463,11 +468,8 @@ def _found(words: Mapping[str, int]) -> dict[str, int]:
 
     {"<a>": 1, "<a>b": 2} -> {"<a>": 1}, where tokenizers would find the longer one.
     """
-    found: dict[str, int] = {}
-    for word, number in words.items():
-        if not any(word.startswith(earlier) for earlier in found):
-            found[word] = number
-    return found
+    finder = SpecialFinder({word.encode(): number for word, number in words.items()})
+    return {word: words[word] for word in map(bytes.decode, finder.words)}
 
 
 def _merges_in_order(model: Model) -> Iterable[tuple[int, int]]:
