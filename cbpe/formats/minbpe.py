@@ -99,7 +99,7 @@ def replace_control_characters(s: str) -> str:
     """The text with every character of the Unicode categories C* written out: "a\\nb" -> "a\\\\u000ab"."""
     if s.isprintable():
         return s
-    return "".join(f"\\u{ord(ch):04x}" if unicodedata.category(ch).startswith("C") else ch for ch in s)
+    return s.translate({ord(ch): f"\\u{ord(ch):04x}" for ch in set(s) if unicodedata.category(ch).startswith("C")})
 
 
 def render_token(t: bytes) -> str:

@@ -136,6 +136,8 @@ NAMED_STAGES = {
 # --- Splitting ---
 
 Step = tuple[Any, str, bool]        # a compiled pattern, what is kept, and whether it is of bytes
+SHORT = 16                          # characters of a text that is split once for all places,
+MOST_KNOWN = 1 << 14                # and how many such are remembered in a stage
 
 
 def pieces(steps: Iterable[Step], text: str, how: Mapping[str, Any] = MappingProxyType({})) -> Iterator[str]:
@@ -172,23 +174,37 @@ def batched(
 
 
 def _split_each(finditer: Callable[[str], Any], keep: str, texts: Iterator[str]) -> Iterator[str]:
-    """The pieces of each of many texts; some may be empty."""
+    """The pieces of each of many texts; some may be empty. Short texts come again and again, and are split once."""
+    known: dict[str, list[str]] = {}
     for text in texts:
-        if keep == "matches":
-            for match in finditer(text):
-                yield match.group()
-        elif keep in _JOINED:
-            for start, end in _joined(_parts(finditer, text), _JOINED[keep]):
+        if len(text) > SHORT:
+            yield from _split(finditer, keep, text)
+        elif text:
+            found = known.get(text)
+            if found is None:
+                found = list(_split(finditer, keep, text))
+                if len(known) < MOST_KNOWN:
+                    known[text] = found
+            yield from found
+
+
+def _split(finditer: Callable[[str], Any], keep: str, text: str) -> Iterator[str]:
+    """The pieces of a text; some may be empty."""
+    if keep == "matches":
+        for match in finditer(text):
+            yield match.group()
+    elif keep in _JOINED:
+        for start, end in _joined(_parts(finditer, text), _JOINED[keep]):
+            yield text[start:end]
+    else:
+        at = 0
+        for match in finditer(text):
+            start, end = match.span()
+            yield text[at:start]
+            if keep == "all":
                 yield text[start:end]
-        else:
-            at = 0
-            for match in finditer(text):
-                start, end = match.span()
-                yield text[at:start]
-                if keep == "all":
-                    yield text[start:end]
-                at = end
-            yield text[at:]
+            at = end
+        yield text[at:]
 
 
 def _parts(finditer: Callable[[str], Any], text: str) -> Iterator[tuple[int, int, bool]]:
