@@ -21,6 +21,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import reference
+from budget import SANITIZED
 
 from cbpe import (
     GPT2_SPLIT_PATTERN,
@@ -633,7 +634,8 @@ def test_c46_children_work_after_threads_were_used():
     tokenizer.train("hello hello " * 1000, 258, num_threads=2)
     tokenizer.register_special_tokens({"<e>": 300})
     expected = encode_in_child(tokenizer)
-    for method in ("fork", "spawn"):
+    # a sanitizer's malloc may be locked by another thread, pytest's own too, at the moment of a fork
+    for method in ("spawn",) if SANITIZED else ("fork", "spawn"):
         with multiprocessing.get_context(method).Pool(1) as pool:
             assert pool.apply_async(encode_in_child, [tokenizer]).get(timeout=60) == expected
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import reference
-from budget import examples
+from budget import SANITIZED, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -191,10 +191,11 @@ def test_many_marks_are_put_in_order_as_unicodedata_does(runs: list[tuple[str, i
 @pytest.mark.parametrize("unit", ["\u0301\u0327", "\u0f71\u0f72\u0f74", "a\u0301\u0327", "\u0344\u0327", "\u0301"])
 def test_time_is_linear_in_the_number_of_marks(unit: str) -> None:
     tokenizer = tokenizer_of({}, "NFC")
-    text = unit * (300_000 // len(unit.encode()))
+    size = 30_000 if SANITIZED else 300_000     # a sanitizer's realloc always copies, and unicodedata calls it often
+    text = unit * (size // len(unit.encode()))
     begin = time.process_time()
-    assert len(tokenizer.encode_to_numpy(text)) > 50_000
-    assert len(tokenizer.encode_batch([text, text], num_threads=1)[0]) > 50_000
+    assert len(tokenizer.encode_to_numpy(text)) > size // 6
+    assert len(tokenizer.encode_batch([text, text], num_threads=1)[0]) > size // 6
     assert time.process_time() - begin < 10
 
 
