@@ -369,6 +369,13 @@ def train_within_a_limit(case: Case) -> Prepared:
     return lambda: tokenizer.train_from_files(path, 400, **how)
 
 
+@call
+def train_from_chunks(case: Case) -> Prepared:
+    store = ChunkStore.from_iterator([case.text], pattern=case.tokenizer._model.pattern or None)
+    tokenizer = untrained(case.tokenizer)
+    return lambda: tokenizer.train_from_chunks(store, 300, min_count=2)
+
+
 @of_bytes
 def extend(case: Case) -> Prepared:
     path = written(case)
@@ -559,7 +566,7 @@ def command(name: str, *arguments: str) -> None:
 
 
 READ = ("{text}", "--errors", "replace")
-command("train", *READ, "-o", "{folder}/n", "--vocab-size", "300")
+command("train", *READ, "-o", "{folder}/n", "--vocab-size", "270")
 command("count", *READ, "-o", "{folder}/a.chunks")
 command("encode", *READ, "-m", "{folder}/m.model", "-o", "{folder}/o.bin")
 command("stats", *READ, "-m", "{folder}/m.model")
@@ -571,7 +578,7 @@ NOT_FOR = {
     "gpt4": {"segment"},
     "basic": {"segment"},
     "words": {
-        "encode_chunk", "extend", "chunk_store", "render_token", "get_stats", "merge", "recover_merges", "split",
+        "encode_chunk", "extend", "train_from_chunks", "chunk_store", "render_token", "get_stats", "merge", "recover_merges", "split",
         "load_ranks", "load_model", "load_pattern", "find_special_tokens", "find_long_near_misses", "cbpe train",
         "cbpe count", "cbpe info",
     },

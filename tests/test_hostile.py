@@ -12,6 +12,9 @@ import importlib.util
 import json
 import pickle
 import random
+import re
+import subprocess
+import sys
 import time
 import warnings
 import zlib
@@ -23,7 +26,7 @@ from typing import Any
 import numpy as np
 import pytest
 import regex
-from budget import SHORT, mostly_thorough
+from budget import SHORT, mostly_thorough, thorough
 
 from cbpe import (
     BasicTokenizer,
@@ -92,6 +95,22 @@ def test_time_is_linear_in_the_text(pattern: str | None, kind: str, tmp_path: Pa
         assert (decoded, len(offsets)) == (text, len(ids))
         stream = StreamDecoder(tokenizer)
         assert "".join([*map(stream.feed, ids[:20_000]), stream.flush()]) == tokenizer.decode(ids[:20_000])
+
+
+@thorough
+@pytest.mark.skipif(sys.platform != "linux", reason="the script reads /proc")
+def test_the_script_that_tries_ten_megabytes_tries_every_call() -> None:
+    script = Path(__file__).resolve().parent.parent / "scripts" / "hostile.py"
+    arguments = ["--megabytes", "0.02", "--tokenizer", "gpt4", "--kind", "a'a'"]
+    slack = ["--slow", "1000", "--memory", "100000", "--least", "10"]      # so little text says nothing about those
+    result = subprocess.run([sys.executable, script, *arguments, *slack], capture_output=True, text=True, timeout=300)
+    assert (result.returncode, result.stderr) == (0, ""), result.stdout
+    assert re.search(r"^\d+ calls and texts of 0\.02 MB, 0 marked$", result.stdout, re.MULTILINE)
+    calls = {line[15:45].strip() for line in result.stdout.splitlines()[1:]}
+    called = {name for name in dir(RegexTokenizer) if name.startswith(("encode", "decode", "train", "count", "extend"))}
+    assert {name for name in called if not any(call.startswith(name) for call in calls)} == {
+        "decode_single_token_bytes"     # which decode_tokens_bytes calls
+    }
 
 
 # ---- special tokens
