@@ -578,9 +578,9 @@ NOT_FOR = {
     "gpt4": {"segment"},
     "basic": {"segment"},
     "words": {
-        "encode_chunk", "extend", "train_from_chunks", "chunk_store", "render_token", "get_stats", "merge", "recover_merges", "split",
-        "load_ranks", "load_model", "load_pattern", "find_special_tokens", "find_long_near_misses", "cbpe train",
-        "cbpe count", "cbpe info",
+        "encode_chunk", "extend", "train_from_chunks", "chunk_store", "render_token", "get_stats", "merge", "split",
+        "recover_merges", "load_ranks", "load_model", "load_pattern", "find_special_tokens", "find_long_near_misses",
+        "cbpe train", "cbpe count", "cbpe info",
     },
 }  # fmt: skip
 
