@@ -899,7 +899,7 @@ def test_what_is_shorter_than_it_was_is_told_of(tmp_path):
     (source,) = find_sources(tmp_path / "a.txt.gz")
     with streams.open_stream_at(source, 5) as stream:
         assert stream.read() == b"words"
-    with pytest.raises(OSError, match="is shorter than it was: byte 5 behind its end"):
+    with pytest.raises(OSError, match="is shorter than it was: byte 15 was to be read"):
         streams.open_stream_at(source, 15)
     limited = streams.Limited(io.BytesIO(b"abcdef"), 4, "a.txt")
     assert limited.readable()

@@ -23,6 +23,8 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr
 
+import operator
+
 import numpy as np
 
 cimport cython
@@ -37,6 +39,8 @@ from cbpe.pairtable cimport (
     pairtable_init,
     pairtable_insert,
 )
+
+_REVERSED = operator.itemgetter(slice(None, None, -1))
 
 cdef enum:
     LONG = 64                   # bytes of a word from which on walks may be long
@@ -193,7 +197,7 @@ cdef class SpecialFinder:
         self.only = firsts.pop() if len(firsts) == 1 else -1
         if self.longest > LONG:
             trie_init(&self.backwards, len(self.words))
-            backwards = [word[::-1] for word in self.words]
+            backwards = list(map(_REVERSED, self.words))
             for number, word in enumerate(backwards, start=1):
                 node = 0
                 for byte in word:
