@@ -176,8 +176,8 @@ class ClipTokenizer(WordTokenizer):
         """How many ids encode gives for a text."""
         return super().count(text, allowed_special)
 
-    def _as_encodable(self, text: str) -> str:
-        return encodable(self.clean(super()._as_encodable(text)))
+    def _as_encodable(self, text: str, model: Model) -> str:
+        return encodable(self.clean(super()._as_encodable(text, model)))
 
     def _encoding_of_texts(self, model: Model) -> tuple[Encode, bool]:
         encode, _ = super()._encoding_of_texts(model)

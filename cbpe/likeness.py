@@ -53,16 +53,21 @@ class TiktokenNames:
 
     def decode_single_token_bytes(self, token: SupportsIndex) -> bytes:
         """The bytes of an id. Raises UnknownIdError, which is a KeyError."""
-        number = operator.index(token)
-        try:
-            return self._model.token_bytes[number]
-        except KeyError:
-            raise UnknownIdError(f"no token has the id {number}") from None
+        return _bytes_of(self._model, token)
 
     def decode_tokens_bytes(self, tokens: Iterable[SupportsIndex]) -> list[bytes]:
         """The bytes of each id, to show how a text was cut: [31373, 995] -> [b"hello", b" world"] by gpt2."""
-        return [self.decode_single_token_bytes(token) for token in tokens]
+        model = self._model
+        return [_bytes_of(model, token) for token in tokens]
 
     def token_byte_values(self) -> list[bytes]:
         """The bytes of all tokens but the special ones, sorted."""
         return sorted(self._model.tokens(with_specials=False).values())
+
+
+def _bytes_of(model: Model, token: SupportsIndex) -> bytes:
+    number = operator.index(token)
+    try:
+        return model.token_bytes[number]
+    except KeyError:
+        raise UnknownIdError(f"no token has the id {number}") from None

@@ -104,7 +104,7 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
             raise TypeError(f"the name of an encoding must be a str, not {type(name).__name__}")
         from cbpe.formats.tiktoken import to_encoding
 
-        return to_encoding(self, name)
+        return to_encoding(copy.copy(self), name)       # which no other thread changes meanwhile
 
     def save_tiktoken(self, path: StrPath) -> None:
         """Writes the tokens as a rank file of tiktoken's, NAME.tiktoken, the lowest rank first.
@@ -114,7 +114,7 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
         """
         from cbpe.formats.tiktoken import save
 
-        save(self, path)
+        save(copy.copy(self), path)
 
     # ---- training
 
@@ -533,7 +533,7 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
     def encode_ordinary(self, text: str) -> list[int]:
         """The ids of a text in which special tokens are text like any other."""
         model = self._model
-        text = self._as_encodable(text)
+        text = self._as_encodable(text, model)
         splitter = self._splitter(model)
         if self._encodes_its_own_way:
             return [number for chunk in splitter.split(text) for number in self._encode_chunk(chunk)]
@@ -806,7 +806,7 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
 
     def _parts(self, text: str, allowed_special: str | Set[str], model: Model) -> list[str | bytes | int]:
         """The text, cut at the special tokens that are allowed, which come as their ids."""
-        return model.cutter(allowed_special).parts(self._as_encodable(text))
+        return model.cutter(allowed_special).parts(self._as_encodable(text, model))
 
     def _batch_parts(self, texts: Iterable[str], allowed_special: str | Set[str], model: Model) -> list[Parts]:
         """Each text, or its _parts; what is wrong with one is said with its index."""
@@ -819,7 +819,7 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
         parts = list[Parts]()
         for index, text in enumerate(texts):
             try:
-                parts.append(cutter.parts(self._as_encodable(text)))
+                parts.append(cutter.parts(self._as_encodable(text, model)))
             except DisallowedSpecialTokenError as error:
                 raise DisallowedSpecialTokenError(f"text {index} of the batch: {error}") from None
             except UnicodeEncodeError as error:
@@ -836,13 +836,13 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
             ids += [part] if isinstance(part, int) else self.encode_ordinary(_as_str(part))
         return ids
 
-    def _as_encodable(self, text: str) -> str:
+    def _as_encodable(self, text: str, model: Model) -> str:
         """The text, known to have UTF-8. Raises TypeError, UnicodeEncodeError for surrogates if they are not mended."""
         _check_text(text)
         try:
             return encodable(text)
         except UnicodeEncodeError:
-            if not self._model.mends_surrogates:
+            if not model.mends_surrogates:
                 raise
             return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -865,7 +865,7 @@ class NativeTokenizer(TiktokenNames, Tokenizer):
         """
         from cbpe.formats import huggingface
 
-        huggingface.save(self, path)
+        huggingface.save(copy.copy(self), path)         # which no other thread changes meanwhile
 
     # ---- decoding
 

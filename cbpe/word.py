@@ -529,14 +529,15 @@ class WordTokenizer(NativeTokenizer):
         matches one of them within a word is a word by itself, and one that matches as a whole is not cut.
         """
         _check_text(text)
-        if self._model.lower:
+        model = self._model
+        if model.lower:
             text = text.lower()
         patterns = list(glossaries)
         kept = re.compile("^({})$".format("|".join(patterns))) if patterns else None
         parts = {word: _apart(word, patterns) for word in dict.fromkeys(re.split("[ \r\n]", text)) if word}
         pieces = {part: [part] for apart in parts.values() for part in apart}
         to_cut = [part for part in pieces if not (kept and kept.match(part))]
-        pieces.update(zip(to_cut, self._model.encoder.pieces(to_cut), strict=True))
+        pieces.update(zip(to_cut, model.encoder.pieces(to_cut), strict=True))
         cut = {
             word: f"{separator} ".join([piece for part in apart for piece in pieces[part]])
             for word, apart in parts.items()
@@ -629,9 +630,8 @@ class WordTokenizer(NativeTokenizer):
         name = os.fspath(path)
         try:
             codes = subword.parse_codes(text.encode(), name)
-            same = codes.version == model.version and np.array_equal(
-                subword.numbered(codes, list(self.alphabet)), model.pairs
-            )
+            alphabet = [character.decode() for character in model.alphabet]
+            same = codes.version == model.version and np.array_equal(subword.numbered(codes, alphabet), model.pairs)
         except ModelFileError as error:
             raise ModelFileError(f"a codes file cannot hold these merges: {error}") from None
         if not same:
