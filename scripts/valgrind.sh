@@ -3,11 +3,12 @@
 #
 #     scripts/valgrind.sh      # some minutes; needs valgrind; 1 if something that cbpe's modules did was wrong
 #
-# Python, numpy and the loader do things that valgrind takes for faults; only those that cbpe makes count. valgrind knows no AVX-512, so CBPE_ISA is avx2 if it names nothing else;
-# and numpy's sorting by AVX2 is more than valgrind can hold, so numpy goes without.
+# Python, numpy and the loader do things that valgrind takes for faults; only those that cbpe makes count. valgrind knows no
+# AVX-512, so CBPE_ISA is avx2 if it names nothing else; and numpy's sorting by AVX2 is more than valgrind can hold, so numpy
+# goes without.
 #
-# Recorded: valgrind 3.19.0, Python 3.11.7, gcc 12.2, x86-64: 3.5 minutes, 19,340 errors, of which none was cbpe's. With --leak-check=full, no block that is "definitely lost" was
-# taken by one of its modules.
+# Recorded: valgrind 3.19.0, Python 3.11.7, gcc 12.2, x86-64: 3.5 minutes, 19,340 errors, of which none was cbpe's. With
+# --leak-check=full, no block that is "definitely lost" was taken by one of its modules.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/_env.sh
