@@ -66,7 +66,8 @@ cdef int cache_init(Cache *cache, uint64_t most_bytes) except -1 nogil:
 
 
 cdef void cache_free(Cache *cache) noexcept nogil:
-    cbpe_free_pages(cache.memory, table_size(64 - cache.shift))
+    if cache.memory != NULL:
+        cbpe_free_pages(cache.memory, table_size(64 - cache.shift))
     cbpe_free_pages(cache.ring, cache.ring_size)
 
 

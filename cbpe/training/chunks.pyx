@@ -567,12 +567,14 @@ cdef class ChunkCounter:
         used slots that follow. bits: up to LEAST_BITS. Not after drain(), which leaves holes.
         """
         cdef int part_shift = 64 - self.shift - bits            # from a home to its part
-        cdef uint64_t first = number << part_shift, behind = (number + 1) << part_shift, i, n = 0
+        cdef uint64_t first, behind, i, n = 0
         cdef uint64_t mask = self.n_slots - 1
         cdef uint64_t[::1] order
         cdef Slot *slot
-        if part_shift < 0 or number >> bits:
+        if not 0 <= bits <= LEAST_BITS or part_shift < 0 or number >> bits:
             raise ValueError(f"no part {number} of 2**{bits}")
+        first = number << part_shift
+        behind = first + (<uint64_t> 1 << part_shift)
         order = np.empty(min(self.n_used, behind - first), np.uint64)
         with nogil:
             i = first
