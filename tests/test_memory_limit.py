@@ -105,6 +105,7 @@ def test_memory_that_there_is_is_known():
 
 
 @POSIX
+@limits_memory
 def test_what_ulimit_leaves_is_known(monkeypatch):
     import resource
 
