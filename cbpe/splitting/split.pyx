@@ -181,10 +181,7 @@ cdef class Splitter:
         Empty ones are left out.
         """
         for batch in batched(found, _BATCH, self.pattern, self.timeout, n):
-            chunks = []
-            for chunk in batch:
-                if chunk:
-                    chunks.append(chunk.encode("utf-8", "surrogateescape"))
+            chunks = _encoded(batch)
             kept = b"".join(chunks)
             yield kept, _as_ends(np.cumsum(np.fromiter(map(len, chunks), np.int64, len(chunks))), len(kept))
 
@@ -289,6 +286,15 @@ cdef split_block_fn _native(str kind, const isa *way) noexcept:
     if kind == "tekken":
         return split_tekken
     return NULL
+
+
+cdef list _encoded(list chunks):
+    """The chunks that are not empty, as bytes."""
+    cdef list encoded = []
+    for chunk in chunks:
+        if chunk:
+            encoded.append((<str> chunk).encode("utf-8", "surrogateescape"))
+    return encoded
 
 
 cdef uint8_t *_resized(uint8_t *memory, size_t size) except NULL:
