@@ -150,8 +150,7 @@ class Model:
         """
         pairs = self.numbered_pairs()
         first = stop = 256 + len(pairs)
-        taken = set(self.specials.values())
-        while stop in taken:
+        while stop in self.special_ids:
             stop += 1
         moved = {
             word: number - first + vocab_size if first <= number < stop else number

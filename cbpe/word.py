@@ -33,7 +33,7 @@ from cbpe.formats.subword import END
 from cbpe.formats.untrusted import check_pattern
 from cbpe.inputs.sources import StrPath
 from cbpe.model import Model, Pair, lazy
-from cbpe.native import NativeTokenizer, _as_int, _check_text, _counted
+from cbpe.native import NativeTokenizer, _as_int, _check_text, _counted, _fixed_special_tokens
 from cbpe.special import MAX_ID, check_special_tokens, check_word, words_of
 from cbpe.splitting.split import Splitter
 from cbpe.splitting.words import MARK, WORD_PATTERN, WordSplitter
@@ -406,11 +406,9 @@ class WordTokenizer(NativeTokenizer):
             num_threads = _as_int(num_threads, "num_threads", least=1)
         model = self._model
         words = words_of(special_tokens, lambda number: False)
-        fixed: dict[str, int] = {}
+        fixed = _fixed_special_tokens(model, special_tokens)
         if special_tokens is None:
-            fixed = {word: number for word, number in model.specials.items() if word != model.unk}
-        elif isinstance(special_tokens, Mapping):
-            fixed = dict(special_tokens)
+            fixed = {word: number for word, number in fixed.items() if word != model.unk}
         store = count(
             pattern=WordSplitter(model.pattern, model.lower, marked=False),
             special_tokens=words,
@@ -477,8 +475,7 @@ class WordTokenizer(NativeTokenizer):
                 f"are: {vocab_size}"
             )
         stop = model.n_ids
-        taken = set(model.specials.values())
-        while stop in taken:
+        while stop in model.special_ids:
             stop += 1
         moved = {
             word: number - model.n_ids + vocab_size if model.n_ids <= number < stop else number

@@ -32,7 +32,6 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from cbpe.encoding.finder import SpecialFinder
 from cbpe.errors import ExportError, ModelFileError
 from cbpe.files import StrPath, atomic_write
 from cbpe.formats.alphabet import ALPHABET, bytes_of, is_written, text_of
@@ -434,7 +433,7 @@ def _content(model: Model, splitter: Splitter) -> Json:
             raise ExportError(f"special tokens {first!r} and {word!r} have one id, for which tokenizers finds but one")
     texts |= {number: text for number, text in preparation.unused.items() if number not in first_of}
     merges = [[texts[left], texts[right]] for left, right in _merges_in_order(model)]
-    found = words if model.preparation is not None else _found(words)
+    found = words if model.preparation is not None else _found(model)
     added = [
         {"id": number, "content": word, **preparation.flags.get(word, REGISTERED)._asdict()}
         for word, number in sorted(found.items(), key=lambda item: item[1])
@@ -463,13 +462,13 @@ def _content(model: Model, splitter: Splitter) -> Json:
     }
 
 
-def _found(words: Mapping[str, int]) -> dict[str, int]:
+def _found(model: Model) -> dict[str, int]:
     """The special tokens that can be found, as an earlier one is found in place of each that begins with it.
 
     {"<a>": 1, "<a>b": 2} -> {"<a>": 1}, where tokenizers would find the longer one.
     """
-    finder = SpecialFinder({word.encode(): number for word, number in words.items()})
-    return {word: words[word] for word in map(bytes.decode, finder.words)}
+    finder = model.special_finder
+    return {word: model.specials[word] for word in map(bytes.decode, finder.words if finder else [])}
 
 
 def _merges_in_order(model: Model) -> Iterable[tuple[int, int]]:
