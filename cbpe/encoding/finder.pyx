@@ -23,8 +23,6 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr
 
-import operator
-
 import numpy as np
 
 cimport cython
@@ -39,8 +37,6 @@ from cbpe.pairtable cimport (
     pairtable_init,
     pairtable_insert,
 )
-
-_REVERSED = operator.itemgetter(slice(None, None, -1))
 
 cdef enum:
     LONG = 64                   # bytes of a word from which on walks may be long
@@ -197,8 +193,10 @@ cdef class SpecialFinder:
         self.only = firsts.pop() if len(firsts) == 1 else -1
         if self.longest > LONG:
             trie_init(&self.backwards, len(self.words))
-            backwards = list(map(_REVERSED, self.words))
-            for number, word in enumerate(backwards, start=1):
+            backwards = []
+            for number, word in enumerate(self.words, start=1):
+                word = word[::-1]
+                backwards.append(word)
                 node = 0
                 for byte in word:
                     node = trie_child(&self.backwards, node, byte)

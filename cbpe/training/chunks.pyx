@@ -571,7 +571,7 @@ cdef class ChunkCounter:
         cdef uint64_t mask = self.n_slots - 1
         cdef uint64_t[::1] order
         cdef Slot *slot
-        if not 0 <= bits <= LEAST_BITS or part_shift < 0 or number >> bits:
+        if not 0 <= bits <= LEAST_BITS or number >> bits:
             raise ValueError(f"no part {number} of 2**{bits}")
         first = number << part_shift
         behind = first + (<uint64_t> 1 << part_shift)
