@@ -3,14 +3,17 @@
 CBPE_TESTS=short is for the suite's second and third run: with another Python, or with the C code under watch. Random
 tests then get a tenth of their examples, and those marked thorough are left out: they go through all code points, all
 short strings or all published vocabularies, and what the C code makes of those does not depend on the Python around it.
-CBPE_SANITIZE and CBPE_COVERAGE, as setup.py has them, say that the modules were built so. A sanitizer takes terabytes
-of address space and several times the memory, so tests that limit or measure memory cannot run.
+CBPE_DEBUG, CBPE_SANITIZE and CBPE_COVERAGE, as setup.py has them, say that the modules were built so. A sanitizer takes
+terabytes of address space and several times the memory, so tests that limit or measure memory cannot run; and all three
+take several times as long.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pytest
@@ -21,6 +24,7 @@ T = TypeVar("T")
 SHORT = os.environ.get("CBPE_TESTS") == "short"
 SANITIZED = bool(os.environ.get("CBPE_SANITIZE"))
 WATCHED = SANITIZED or bool(os.environ.get("CBPE_COVERAGE"))
+SLOWER = 10 if WATCHED or os.environ.get("CBPE_DEBUG") == "1" else 1        # by how much, at most
 
 thorough = pytest.mark.skipif(SHORT, reason="left out of short runs")
 limits_memory = pytest.mark.skipif(WATCHED, reason="memory is not what it is without a sanitizer")
@@ -38,3 +42,11 @@ def examples(n: int) -> settings:
 
 settings.register_profile("cbpe", examples(100))        # for properties without that decorator
 settings.load_profile("cbpe")
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Fails if the processor takes longer for what is done in it: for what takes minutes if it is not linear."""
+    begin = time.process_time()
+    yield
+    assert time.process_time() - begin < seconds * SLOWER

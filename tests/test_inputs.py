@@ -882,12 +882,13 @@ def test_a_zst_file_with_any_wrong_byte_is_damaged():
 
 
 def test_errors_of_the_system_stay_what_they_are(tmp_path):
-    class Broken:
-        def read(self, n: int) -> bytes:
+    class Broken(io.RawIOBase):
+        def read(self, n: int = -1) -> bytes:
             raise OSError(errno.EIO, "input/output error", "a.gz")
 
-    with pytest.raises(OSError, match="input/output error") as raised:
-        streams.Unpacked(Broken(), sources.Source("a.gz", "a.gz", compression="gz")).read()
+    source = sources.Source("a.gz", "a.gz", compression="gz")
+    with pytest.raises(OSError, match="input/output error") as raised, streams.Unpacked(Broken(), source) as stream:
+        stream.read()
     assert (raised.value.errno, raised.value.filename) == (errno.EIO, "a.gz")
     for named in (streams.parquet_faults, streams._naming):
         with pytest.raises(PermissionError, match="not permitted"), named("a"):

@@ -6,14 +6,13 @@ import copy
 import itertools
 import json
 import pickle
-import time
 import unicodedata
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import reference
-from budget import SANITIZED, examples
+from budget import SANITIZED, examples, within
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -193,10 +192,9 @@ def test_time_is_linear_in_the_number_of_marks(unit: str) -> None:
     tokenizer = tokenizer_of({}, "NFC")
     size = 30_000 if SANITIZED else 300_000     # a sanitizer's realloc always copies, and unicodedata calls it often
     text = unit * (size // len(unit.encode()))
-    begin = time.process_time()
-    assert len(tokenizer.encode_to_numpy(text)) > size // 6
-    assert len(tokenizer.encode_batch([text, text], num_threads=1)[0]) > size // 6
-    assert time.process_time() - begin < 10
+    with within(10):
+        assert len(tokenizer.encode_to_numpy(text)) > size // 6
+        assert len(tokenizer.encode_batch([text, text], num_threads=1)[0]) > size // 6
 
 
 @pytest.mark.parametrize("names", ["rstrip", "lstrip", "lstrip rstrip", "single_word"])
@@ -204,9 +202,8 @@ def test_time_is_linear_in_the_number_of_marks(unit: str) -> None:
 def test_time_is_linear_in_the_whitespace_that_tokens_take(unit: str, names: str) -> None:
     flags = dict.fromkeys(names.split(), True)
     tokenizer = tokenizer_of({"\n": flags, "x": flags})
-    begin = time.process_time()
-    assert len(tokenizer.encode_to_numpy(unit * 30_000 + "a")) > 0
-    assert time.process_time() - begin < 10
+    with within(10):
+        assert len(tokenizer.encode_to_numpy(unit * 30_000 + "a")) > 0
 
 
 def test_only_nfc_is_known() -> None:
