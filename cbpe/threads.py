@@ -10,10 +10,11 @@ from __future__ import annotations
 import mmap
 import os
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, wait
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread, current_thread, main_thread
 from typing import TypeVar
 
@@ -103,6 +104,20 @@ def _until_fault(items: Iterable[Item], faults: list[Exception]) -> Iterator[Ite
         faults.append(fault)
 
 
+class _Caller:
+    """One that waits for results. Threads that may work for it know by a weak reference whether it is still there."""
+
+
+def _taken(queue: SimpleQueue[Item], is_wanted: Callable[[], object]) -> Item | None:
+    """What comes out of the queue next. None when nobody is there any more who could put something in."""
+    while True:
+        try:
+            return queue.get(timeout=LOOK_UP)
+        except Empty:
+            if is_wanted() is None:
+                return None
+
+
 def in_order(
     work: Callable[[Item], Result], items: Iterable[Item], num_threads: int
 ) -> Generator[Result, None, None]:
@@ -115,9 +130,11 @@ def in_order(
     faults: list[Exception] = []
     queue: SimpleQueue[tuple[Future[Result], Item] | None] = SimpleQueue()
     waiting: deque[Future[Result]] = deque()
+    caller: _Caller | None = _Caller()
+    is_wanted = weakref.ref(caller)
 
     def run() -> None:
-        while job := queue.get():
+        while job := _taken(queue, is_wanted):
             future, item = job
             if future.set_running_or_notify_cancel():
                 try:
@@ -144,6 +161,7 @@ def in_order(
         if faults:
             raise faults.pop()
     finally:
+        caller = None       # before Ctrl-C may break off what follows
         for future in waiting:
             future.cancel()
         for _ in threads:

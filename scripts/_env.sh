@@ -76,6 +76,6 @@ watch() {
         preload+=${preload:+:}$("${CC:-gcc}" -print-file-name="$library")
     done
     env LD_PRELOAD="$preload" PYTHONMALLOC=malloc \
-        ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+        ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:malloc_context_size=1 \
         UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "$@"
 }

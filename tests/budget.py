@@ -2,7 +2,8 @@
 
 CBPE_TESTS=short is for the suite's second and third run: with another Python, or with the C code under watch. Random
 tests then get a tenth of their examples, and those marked thorough are left out: they go through all code points, all
-short strings or all published vocabularies, and what the C code makes of those does not depend on the Python around it.
+short strings, all published vocabularies or many values of one kind, and what the C code makes of those does not depend
+on the Python around it.
 CBPE_DEBUG, CBPE_SANITIZE and CBPE_COVERAGE, as setup.py has them, say that the modules were built so. A sanitizer takes
 terabytes of address space and several times the memory, so tests that limit or measure memory cannot run; and all three
 take several times as long.
@@ -31,13 +32,27 @@ limits_memory = pytest.mark.skipif(WATCHED, reason="memory is not what it is wit
 
 
 def mostly_thorough(values: Iterable[T], *kept: T) -> list[Any]:
-    """The values of a parametrised test, all but those kept marked thorough."""
-    return [value if value in kept else pytest.param(value, marks=thorough) for value in values]
+    """The values of a parametrised test, all but those kept marked thorough; tuples are the values of several names."""
+    return [
+        value if value in kept else pytest.param(*value if isinstance(value, tuple) else (value,), marks=thorough)
+        for value in values
+    ]
+
+
+def every(step: int, values: Iterable[T]) -> list[Any]:
+    """mostly_thorough that keeps the first value and, from there, each that is step further."""
+    values = list(values)
+    return mostly_thorough(values, *values[::step])
+
+
+def times(n: int) -> int:
+    """n, and in a short run a tenth of it, but no less than 5."""
+    return max(n // 10, 5) if SHORT else n
 
 
 def examples(n: int) -> settings:
-    """The decorator of a property that is tried with n random examples, and a tenth of them in a short run."""
-    return settings(max_examples=max(n // 10, 5) if SHORT else n, deadline=None)
+    """The decorator of a property that is tried with so many random examples, or fewer: see times."""
+    return settings(max_examples=times(n), deadline=None)
 
 
 settings.register_profile("cbpe", examples(100))        # for properties without that decorator

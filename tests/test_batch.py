@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import multiprocessing
@@ -9,6 +10,7 @@ import os
 import random
 import sys
 import threading
+import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import lru_cache
 
@@ -24,6 +26,7 @@ from cbpe import (
     GPT4Tokenizer,
     RegexTokenizer,
     UnknownIdError,
+    threads,
 )
 from cbpe.threads import in_order
 
@@ -219,6 +222,31 @@ def test_in_order_yields_in_order_and_raises_the_first_fault():
     assert next(stopped) == 0
     stopped.close()
     assert next(taken) < 10         # items are not taken far ahead
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("where", ["cancel", "put"])
+def test_threads_end_though_an_interrupt_comes_while_they_are_told_to(monkeypatch, where):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    class Queue(threads.SimpleQueue):
+        def put(self, job):
+            super().put(job) if job else interrupted()
+
+    monkeypatch.setattr(*(threads, "SimpleQueue", Queue) if where == "put" else (threads.Future, "cancel", interrupted))
+    before = threading.active_count()
+    stopped = in_order(abs, range(1000), 3)     # some items wait when nobody wants more
+    assert next(stopped) == 0
+    with contextlib.suppress(KeyboardInterrupt):        # of what is cancelled there may be nothing left
+        stopped.close()
+    if where == "put":
+        with pytest.raises(KeyboardInterrupt):
+            list(in_order(abs, range(3), 3))
+    del stopped
+    deadline = time.monotonic() + 20
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert threading.active_count() == before
 
 

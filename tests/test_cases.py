@@ -21,7 +21,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import reference
-from budget import SANITIZED
+from budget import SANITIZED, times
 
 from cbpe import (
     GPT2_SPLIT_PATTERN,
@@ -586,7 +586,7 @@ def test_c45_threads_see_the_old_model_or_the_new_one():
     readers = [threading.Thread(target=read) for _ in range(6)]
     for reader in readers:
         reader.start()
-    for _ in range(60):
+    for _ in range(times(60)):
         shared.train("world world hello", 260)
         shared.train("hello hello world", 262)
         shared.register_special_tokens({"<e>": 300})

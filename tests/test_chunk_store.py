@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference
+from budget import times
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -189,8 +190,8 @@ def test_a_chunk_far_longer_than_a_window(tmp_path):
 
 def test_many_distinct_chunks_of_every_length(tmp_path, monkeypatch):
     rng = random.Random(7)
-    words = ["".join(rng.choices("abcdefghijklmnop", k=rng.randint(1, 40))) for _ in range(40_000)]
-    text = "\n".join(rng.choices(words, k=60_000))
+    words = ["".join(rng.choices("abcdefghijklmnop", k=rng.randint(1, 40))) for _ in range(times(40_000))]
+    text = "\n".join(rng.choices(words, k=times(60_000)))
     expected = counted([text], GPT4_SPLIT_PATTERN)
     assert list(ChunkStore.from_iterator([text])) == expected
     monkeypatch.setattr(corpus, "PART", 1 << 14)

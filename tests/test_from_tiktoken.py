@@ -17,8 +17,8 @@ import pytest
 import reference
 import regex
 import tiktoken
-from budget import mostly_thorough
-from hypothesis import given, settings
+from budget import every, examples, mostly_thorough
+from hypothesis import given
 from hypothesis import strategies as st
 from published import SHARED, VOCAB
 
@@ -189,7 +189,7 @@ WAYS = ["as trained", "bytes in another order", "gaps", "begins elsewhere", "byt
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", every(4, range(4)))
 def test_trained_models_in_any_numbering(way: str, seed: int, tmp_path: Path) -> None:
     generator = random.Random(seed)
     letters = generator.choice(["ab ", "abcdé \n", "etaoin shrdlu,.\n123"])
@@ -245,7 +245,7 @@ def test_a_tokenizer_trained_here_comes_back_as_it_was(way: str) -> None:
 tokens = st.lists(st.text("ab", min_size=2, max_size=7).map(str.encode), unique=True, max_size=14)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(tokens, st.randoms(use_true_random=False), st.lists(st.text("ab", max_size=40), max_size=4))
 def test_ranks_that_no_training_makes(longer: list[bytes], generator: random.Random, texts: list[str]) -> None:
     """Tokens before their parts, and tokens that are only whole chunks."""

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cbpe import RegexTokenizer
@@ -67,7 +68,7 @@ def everything(encoder: Encoder, text: str) -> dict[str, list[int]]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.text("abc é\n1", max_size=200), st.integers(0, 30), st.integers(0, 100), st.sampled_from([1, 3, 9000]))
 def test_outer_ids_are_those_of_the_inner_ones(text: str, num_merges: int, seed: int, step: int) -> None:
     merges = learned(text, num_merges)

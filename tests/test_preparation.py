@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import reference
 from budget import SANITIZED, examples, within
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cbpe import RegexTokenizer
@@ -49,7 +49,7 @@ def tokenizer_of(
     return tokenizer
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(tokens, st.sampled_from([None, "NFC"]), st.booleans(), st.lists(texts, max_size=3))
 def test_is_what_the_plain_twin_does(tokens, normalizer, prefix_space, texts) -> None:
     tokenizer = tokenizer_of(tokens, normalizer, prefix_space)
@@ -91,7 +91,7 @@ def hugging_face(tokens, normalizer, prefix_space):
     return theirs
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(tokens, st.sampled_from([None, "NFC"]), st.booleans(), texts)
 def test_is_what_tokenizers_does(tokens, normalizer, prefix_space, text) -> None:
     tokens = {word: each for word, each in tokens.items() if not is_written(word) or len(word) > 1}

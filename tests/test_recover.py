@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
-from budget import within
-from hypothesis import given, settings
+from budget import examples, within
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cbpe.data import merges
@@ -58,7 +58,7 @@ words = st.lists(st.text("ab", min_size=2, max_size=7).map(str.encode), unique=T
 many_words = st.lists(st.text("abc", min_size=2, max_size=5).map(str.encode), unique=True, max_size=60)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(words | many_words)
 def test_any_tokens_have_the_parts_that_trying_finds(tokens: list[bytes]) -> None:
     right = slowly_recovered(tokens)
@@ -71,7 +71,7 @@ def test_any_tokens_have_the_parts_that_trying_finds(tokens: list[bytes]) -> Non
         assert recover(tokens).tolist() == right
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(words | many_words, st.text("abc", max_size=30).map(str.encode), st.integers(1, 12))
 def test_the_recovered_pairs_encode_as_the_ranks_do(tokens: list[bytes], chunk: bytes, times: int) -> None:
     """Also where parts come after what they make, in short chunks and long ones, which takes merging one by one."""
@@ -97,7 +97,7 @@ hand_made = st.dictionaries(
 ).filter(lambda merges: len(set(merges.values())) == len(merges))
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(hand_made, st.text("ab", max_size=32).map(str.encode), st.integers(1, 8))
 def test_one_by_one_encodes_any_model(merges: dict[Pair, int], chunk: bytes, times: int) -> None:
     pairs, ids = np.array(list(merges), np.uint32).reshape(-1, 2), np.array(list(merges.values()), np.uint32)
@@ -218,7 +218,7 @@ def in_ids(pairs: list[tuple[bytes, bytes]]) -> tuple[np.ndarray[Any, Any], np.n
     return np.ascontiguousarray(table[:, :2]), np.ascontiguousarray(table[:, 2]), max(ids.values()) + 1
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(words | many_words, st.randoms(use_true_random=False), st.sampled_from(["ranks", "shuffled", "some"]))
 def test_pairs_are_live_that_trying_finds(tokens: list[bytes], generator: random.Random, order: str) -> None:
     pairs = listed(tokens)

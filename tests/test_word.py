@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import reference
 import regex
-from hypothesis import given, settings
+from budget import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import cbpe
@@ -31,7 +32,6 @@ words = st.text(st.sampled_from(LETTERS), min_size=1, max_size=8)
 corpora = st.lists(words, max_size=30)
 versions = st.sampled_from(["0.1", "0.2"])
 ties = st.sampled_from(["greatest", "first"])
-examples = settings(deadline=None, max_examples=100)
 
 
 def trained(corpus: list[str], num_merges: int, **how: str) -> WordTokenizer:
@@ -48,7 +48,7 @@ def pairs_of(tokenizer: WordTokenizer) -> list[tuple[str, str]]:
 # ---- training
 
 @pytest.mark.filterwarnings("ignore:training stopped")
-@examples
+@examples(100)
 @given(corpora, versions, ties, st.integers(0, 20))
 def test_merges_are_the_references(corpus: list[str], version: str, tie: str, num_merges: int) -> None:
     tokenizer = trained(corpus, num_merges, version=version, ties=tie)
@@ -57,7 +57,7 @@ def test_merges_are_the_references(corpus: list[str], version: str, tie: str, nu
 
 
 @pytest.mark.filterwarnings("ignore:training stopped")
-@examples
+@examples(100)
 @given(st.lists(st.text("a", min_size=1, max_size=20), max_size=12), ties, versions)
 def test_runs_of_one_character_are_merged_as_the_reference_does(corpus: list[str], tie: str, version: str) -> None:
     tokenizer = trained(corpus, 30, ties=tie, version=version)
@@ -222,7 +222,7 @@ def test_a_training_that_fails_leaves_the_tokenizer_as_it_was() -> None:
 # ---- encoding
 
 @pytest.mark.filterwarnings("ignore:training stopped")
-@examples
+@examples(100)
 @given(corpora, corpora, versions, ties)
 def test_ids_are_the_references(corpus: list[str], others: list[str], version: str, tie: str) -> None:
     tokenizer = WordTokenizer(version=version, ties=tie, unk="<unk>")
@@ -267,7 +267,7 @@ def test_encode_file_encodes_documents_as_encode_does(tmp_path: Path) -> None:
     assert np.fromfile(tmp_path / "ids.bin", np.uint16).tolist() == tokenizer.encode(PAPER * 20)
 
 
-@examples
+@examples(100)
 @given(st.text(st.sampled_from(" \r\nab\téİ"), max_size=30))
 def test_words_are_what_the_pattern_says(text: str) -> None:
     fast = WordSplitter(WORD_PATTERN).split(text)
@@ -341,7 +341,7 @@ def test_merges_and_segments_are_subword_nmts(subword_nmt, seed: int, tmp_path: 
 
 
 @pytest.mark.filterwarnings("ignore:training stopped")
-@examples
+@examples(100)
 @given(corpora, st.text(st.sampled_from(LETTERS + " \nx"), max_size=40), versions)
 def test_segments_are_the_references(corpus: list[str], text: str, version: str) -> None:
     tokenizer = trained(corpus, 15, version=version)
