@@ -250,6 +250,22 @@ def test_threads_end_though_an_interrupt_comes_while_they_are_told_to(monkeypatc
     assert threading.active_count() == before
 
 
+@pytest.mark.parametrize("new", [None, {"<|new|>": 2000}])
+def test_of_two_changes_at_once_the_one_that_ends_last_holds(new):
+    tokenizer = RegexTokenizer()
+    tokenizer.register_special_tokens(SPECIALS)
+
+    def texts():
+        yield TEXT
+        tokenizer.register_special_tokens({"<|meanwhile|>": 3000})
+        assert tokenizer.encode("<|meanwhile|>", "all") == [3000]
+        yield TEXT
+
+    tokenizer.train_from_iterator(texts(), 260, special_tokens=new)
+    assert tokenizer.special_tokens == (new or SPECIALS)
+    assert list(tokenizer.merges.values()) == [256, 257, 258, 259]
+
+
 def test_sixteen_threads_share_a_tokenizer_while_another_changes_it_C45(tmp_path):
     shared = RegexTokenizer()
     shared.train(TEXT * 3, 270)
