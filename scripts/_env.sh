@@ -68,15 +68,15 @@ make_environment() {
 }
 
 # watch COMMAND...: runs it with gcc's sanitizers at work in modules that were built with CBPE_SANITIZE. The first fault
-# ends the process that makes it. Python's own allocator would hide where objects end, and what Python still holds at its
-# end is no leak; libstdc++ must be there before the sanitizer, which wants to see the exceptions of other packages. Of the
-# calls that led to an allocation one is kept, which takes a sixth less time than all: malloc_context_size=30 shows more.
+# ends the process that makes it. What Python still holds at its end is no leak; libstdc++ must be there before the
+# sanitizer, which wants to see the exceptions of other packages. Of the calls that led to an allocation one is kept, which
+# takes a sixth less time than all: malloc_context_size=30 shows more.
 watch() {
     local library preload=""
     for library in libasan.so libubsan.so libstdc++.so.6; do
         preload+=${preload:+:}$("${CC:-gcc}" -print-file-name="$library")
     done
-    env LD_PRELOAD="$preload" PYTHONMALLOC=malloc \
+    env LD_PRELOAD="$preload" \
         ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:malloc_context_size=1 \
         UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 "$@"
 }

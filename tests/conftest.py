@@ -6,6 +6,7 @@ built in place.
 A shell that starts tests in the background has them ignore Ctrl-C, and so would the programs to which tests send it:
 here it is heard.
 Tests that look at the clock are marked alone: no other test runs in the meantime, in whichever process.
+Files whose tests are about the C code, with little Python around it, are marked native: see scripts/test.sh.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: runs while no other test does")
+    config.addinivalue_line("markers", "native: is about the C code")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -30,6 +30,8 @@ from cbpe import (
 )
 from cbpe.threads import in_order
 
+pytestmark = pytest.mark.native
+
 TEXT = "the cat sat on the mat.\r\nThe 12345 cats' mats\n\n\nhé hé 猫 👍🏽 "
 SPECIALS = {"<|end|>": 1000, "<|pad|>": 1001}
 PATTERNS = [None, GPT4_SPLIT_PATTERN, r"\w+|\s"]

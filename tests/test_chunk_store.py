@@ -31,6 +31,8 @@ from cbpe.splitting.split import splitter_for
 from cbpe.training import ChunkStore, corpus
 from cbpe.training.chunks import ChunkCounter
 
+pytestmark = pytest.mark.native
+
 PATTERNS = [GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN, r"\w+|\s", None]
 
 

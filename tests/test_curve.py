@@ -30,6 +30,8 @@ from cbpe import (
 )
 from cbpe.curve import USUAL_SIZES, Statistics
 
+pytestmark = pytest.mark.native
+
 TEXTS = [
     "the cat sat on the mat, the cat sat on the hat  <|end|>and aaaa aaaaa aaaaaaa went\n\n\n   on",
     "",

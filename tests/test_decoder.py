@@ -22,6 +22,8 @@ from hypothesis import strategies as st
 from cbpe.encoding.decoder import Decoder, add_merged
 from cbpe.errors import UnknownIdError
 
+pytestmark = pytest.mark.native
+
 LARGEST_ID = 2**32 - 2
 BYTES = {i: bytes([i]) for i in range(256)}
 TOKENS = {**BYTES, 256: b"ab", 257: b"a" * 15, 258: b"b" * 16, 259: b"c" * 17, 260: b"d" * 1000, 300: b"gap before"}

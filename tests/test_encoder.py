@@ -29,6 +29,8 @@ from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN, NAMED_PATTERNS
 from cbpe.splitting import splitter_for
 from cbpe.splitting.split import next_cut
 
+pytestmark = pytest.mark.native
+
 LARGEST_ID = 2**32 - 2
 BLOCK = 1 << 18         # encoder.pyx splits texts in pieces of this size
 IDS = [97, 98, 99, 0, 255, 256, 257, 258, 300, 1000, LARGEST_ID - 1, LARGEST_ID]

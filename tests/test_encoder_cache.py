@@ -21,6 +21,8 @@ from cbpe.encoding.encoder import Encoder
 from cbpe.patterns import GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN
 from cbpe.splitting import splitter_for
 
+pytestmark = pytest.mark.native
+
 Merges = Mapping[tuple[int, int], int]
 
 SMALLEST = 1                # bytes of cache: two lines and a ring of 4 KB

@@ -17,6 +17,8 @@ import fuzz_targets
 import pytest
 from budget import SHORT, limits_memory
 
+pytestmark = pytest.mark.native
+
 CORPUS = Path(__file__).parent / "fuzz_corpus"
 SCRIPT = Path(__file__).parent.parent / "scripts" / "fuzz.py"
 FINDS = sorted(path for path in CORPUS.glob("*/*") if path.is_file())

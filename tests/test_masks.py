@@ -23,6 +23,8 @@ from budget import thorough
 from cbpe.patterns import GPT4_SPLIT_PATTERN, NAMED_PATTERNS
 from cbpe.splitting import split
 
+pytestmark = pytest.mark.native
+
 PATTERNS = {kind: NAMED_PATTERNS[kind] for kind in ("gpt2", "gpt4", "qwen2", "nanochat")}
 ISAS = [name for name in split.available_isas() if name != "simple"]
 SPLITTERS = {

@@ -30,6 +30,8 @@ from cbpe.training.merges import learn
 from cbpe.training.spill import Limit, Piece, Size
 from cbpe.workspace import Workspace
 
+pytestmark = pytest.mark.native
+
 PATTERNS = [GPT2_SPLIT_PATTERN, GPT4_SPLIT_PATTERN, r"\w+|\s", None]
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="resource limits, signals and names are POSIX's here")
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="what memory there is, is known on Linux only")

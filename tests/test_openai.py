@@ -34,6 +34,8 @@ from cbpe.openai import OpenAITokenizer
 from cbpe.patterns import NAMED_PATTERNS
 from cbpe.splitting import split
 
+pytestmark = pytest.mark.native
+
 NAMES = ["gpt2", "r50k_base", "p50k_base", "p50k_edit", "cl100k_base", "o200k_base", "o200k_harmony"]
 PATTERN_OF = {"gpt2": "r50k", "r50k_base": "r50k", "p50k_base": "r50k", "p50k_edit": "r50k", "cl100k_base": "cl100k"}
 TEXTS = sorted((Path(__file__).parents[2] / "shared" / "data").glob("*.txt"))

@@ -22,6 +22,8 @@ from cbpe.formats.alphabet import ALPHABET, bytes_of, is_written, text_of
 from cbpe.model import Model
 from cbpe.preparation import Flags, Preparation
 
+pytestmark = pytest.mark.native
+
 ALL = r"(?s:.+)"        # a pattern that leaves stretches whole
 
 flags = st.fixed_dictionaries({name: st.booleans() for name in Flags._fields})

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
-from budget import examples, within
+from budget import every, examples, within
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +19,8 @@ from cbpe.data import merges
 from cbpe.encoding.encoder import Encoder
 from cbpe.formats.recover import live_pairs, recover
 from cbpe.gpt4 import recover_merges
+
+pytestmark = pytest.mark.native
 
 NONE = 2**32 - 1
 Pair = tuple[int, int]
@@ -168,7 +170,7 @@ def test_trained_models_are_found_again() -> None:
         assert list(map(tuple, recover(tokens).tolist())) == list(learned)
 
 
-@pytest.mark.parametrize("name", list(merges.SOURCES))
+@pytest.mark.parametrize("name", every(4, merges.SOURCES))
 def test_openais_encodings_are_found_again(name: str) -> None:
     pairs, ids, byte_ids = merges.load(name)
     merged = np.arange(256, 256 + len(pairs), dtype=np.uint32) if ids is None else ids

@@ -13,6 +13,8 @@ from cbpe.encoding import encoder
 from cbpe.splitting import split
 from cbpe.training import chunks
 
+pytestmark = pytest.mark.native
+
 KINDS = os.environ.get("CBPE_SANITIZE", "").split(",")
 FAULTS = {
     "address": ("char *block = malloc(n); block[n] = 1; return block[n];", "heap-buffer-overflow"),

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from cbpe import RegexTokenizer
 from cbpe.encoding.finder import SpecialFinder
 
+pytestmark = pytest.mark.native
+
 
 def cut_by_alternation(words: dict[bytes, int], text: bytes) -> list[bytes | int]:
     parts: list[bytes | int] = []

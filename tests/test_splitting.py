@@ -27,6 +27,8 @@ from hypothesis import strategies as st
 from cbpe.patterns import GPT2_SPLIT_PATTERN, NAMED_PATTERNS
 from cbpe.splitting import UNICODE_EDITION, Splitter, split, splitter_for
 
+pytestmark = pytest.mark.native
+
 SPLITTERS = {kind: splitter_for(pattern) for kind, pattern in NAMED_PATTERNS.items()}
 COMPILED = {kind: regex.compile(pattern) for kind, pattern in NAMED_PATTERNS.items()}
 # (r50k's and Llama 3's are served by GPT-2's and GPT-4's splitters: test_patterns.py)

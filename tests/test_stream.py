@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from cbpe import BasicTokenizer, GPT4Tokenizer, RegexTokenizer, StreamDecoder, UnknownIdError
 
+pytestmark = pytest.mark.native
+
 # bytes that begin, continue and spoil characters
 nasty = st.lists(st.sampled_from(bytes.fromhex("41 80 A0 BD BF C0 C2 E0 E2 82 AC ED F0 9F 98 F4 FF")), max_size=12)
 

@@ -16,7 +16,7 @@ import pytest
 import regex
 import tiktoken
 import tiktoken.load
-from budget import every, mostly_thorough
+from budget import every, mostly_thorough, thorough
 
 import cbpe
 from cbpe import BasicTokenizer, ExportError, GPT4Tokenizer, RegexTokenizer
@@ -100,6 +100,7 @@ def test_published_encodings_keep_their_pattern(name):
     same(tokenizer, encoding)
 
 
+@thorough
 def test_C58_gpt4_is_cl100k_to_the_byte(tmp_path):
     tokenizer = GPT4Tokenizer()
     tokenizer.save_tiktoken(tmp_path / "gpt4.tiktoken")
@@ -226,7 +227,7 @@ def test_flags_of_a_compiled_pattern_go(compiled, there):
 
 @pytest.mark.parametrize(
     ("pattern", "reason"),
-    [
+    every(4, [
         (r"x*", "matches the empty text"),
         (r"\w*|\s", "matches the empty text"),
         (r"a|(?=b)", "matches the empty text"),
@@ -239,7 +240,7 @@ def test_flags_of_a_compiled_pattern_go(compiled, there):
         (r"(?i:\p{Lu})+|.", "read the pattern otherwise"),
         (r"\p{InGreek}+|\w", "cannot read the pattern"),
         (regex.compile(r"\w+", regex.ASCII), "no such flag"),
-    ],
+    ]),
 )
 def test_other_patterns_are_refused(pattern, reason, tmp_path):
     if isinstance(pattern, str):

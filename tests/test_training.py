@@ -16,6 +16,8 @@ from cbpe.training import ChunkStore, learn_merges
 from cbpe.training.merges import learn
 from cbpe.training.pairs import MAX_CELLS, Arena
 
+pytestmark = pytest.mark.native
+
 # How far above its threshold a stage starts: 0 and 0.2 begin a stage nearly every merge, 1e9 watches every pair.
 SPREADS = (0.0, 0.2, 4.0, 1e9)
 

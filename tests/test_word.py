@@ -24,6 +24,8 @@ from cbpe import ChunkStore, WordTokenizer
 from cbpe.encoding.words import WordEncoder, first_merges
 from cbpe.splitting.words import WORD_PATTERN, WordSplitter
 
+pytestmark = pytest.mark.native
+
 # few characters of all lengths of UTF-8, some sharing all bytes but the last; U+00FF; what Python takes for spaces
 LETTERS = "ab" + "éêÿ" + "中丮\u3000" + "😀😁" + "\t\x85\xa0"
 PAPER = "low " * 5 + "lower " * 2 + "newest " * 6 + "widest " * 3
