@@ -3,7 +3,7 @@
 CBPE_TESTS=short is for the suite's second and third run: with another Python, or with the C code under watch. Random
 tests then get a tenth of their examples, and those marked thorough are left out: they go through all code points, all
 short strings, all published vocabularies or many values of one kind, and what the C code makes of those does not depend
-on the Python around it.
+on the Python around it. And of a test's values tests/conftest.py leaves a third.
 CBPE_DEBUG, CBPE_SANITIZE and CBPE_COVERAGE, as setup.py has them, say that the modules were built so. A sanitizer takes
 terabytes of address space and several times the memory, so tests that limit or measure memory cannot run; and all three
 take several times as long.
@@ -24,8 +24,10 @@ T = TypeVar("T")
 
 SHORT = os.environ.get("CBPE_TESTS") == "short"
 SANITIZED = bool(os.environ.get("CBPE_SANITIZE"))
-WATCHED = SANITIZED or bool(os.environ.get("CBPE_COVERAGE"))
-SLOWER = 10 if WATCHED or os.environ.get("CBPE_DEBUG") == "1" else 1        # by how much, at most
+COVERAGE = bool(os.environ.get("CBPE_COVERAGE"))
+WATCHED = SANITIZED or COVERAGE
+DEBUG = os.environ.get("CBPE_DEBUG") == "1"
+SLOWER = 10 if WATCHED or DEBUG else 1          # by how much, at most
 
 thorough = pytest.mark.skipif(SHORT, reason="left out of short runs")
 limits_memory = pytest.mark.skipif(WATCHED, reason="memory is not what it is without a sanitizer")

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import budget  # noqa: F401  (its profile holds for all tests)
 import pytest
+from budget import COVERAGE, DEBUG, SANITIZED, SHORT
 
 import cbpe
 
@@ -27,6 +29,23 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: runs while no other test does")
     config.addinivalue_line("markers", "native: is about the C code")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A short run tries a third of the values of a test that has three or more; which third depends on the version of
+    Python. But C code that is watched is given all, and so is everything when lines are counted.
+    """
+    if not SHORT or COVERAGE:
+        return
+    tests: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        is_left_out = any(mark.args[:1] == (True,) for mark in item.iter_markers("skipif"))
+        if not is_left_out and not ((SANITIZED or DEBUG) and item.get_closest_marker("native")):
+            tests[item.nodeid.partition("[")[0]].append(item)
+    for values in tests.values():
+        for number, item in enumerate(values):
+            if len(values) >= 3 and number % 3 != sys.version_info.minor % 3:
+                item.add_marker(pytest.mark.skip(reason="left to other short runs"))
 
 
 @pytest.fixture(scope="session", autouse=True)
