@@ -2,8 +2,8 @@
 
 CBPE_TESTS=short is for the suite's second and third run: with another Python, or with the C code under watch. Random
 tests then get a tenth of their examples, and those marked thorough are left out: they go through all code points, all
-short strings, all published vocabularies or many values of one kind, and what the C code makes of those does not depend
-on the Python around it. And of a test's values tests/conftest.py leaves a third.
+short strings or all published vocabularies, and what the C code makes of those does not depend on the Python around it.
+Of a test's other values tests/conftest.py leaves a third.
 CBPE_DEBUG, CBPE_SANITIZE and CBPE_COVERAGE, as setup.py has them, say that the modules were built so. A sanitizer takes
 terabytes of address space and several times the memory, so tests that limit or measure memory cannot run; and all three
 take several times as long.
@@ -34,17 +34,8 @@ limits_memory = pytest.mark.skipif(WATCHED, reason="memory is not what it is wit
 
 
 def mostly_thorough(values: Iterable[T], *kept: T) -> list[Any]:
-    """The values of a parametrised test, all but those kept marked thorough; tuples are the values of several names."""
-    return [
-        value if value in kept else pytest.param(*value if isinstance(value, tuple) else (value,), marks=thorough)
-        for value in values
-    ]
-
-
-def every(step: int, values: Iterable[T]) -> list[Any]:
-    """mostly_thorough that keeps the first value and, from there, each that is step further."""
-    values = list(values)
-    return mostly_thorough(values, *values[::step])
+    """The values of a parametrised test, all but those kept marked thorough."""
+    return [value if value in kept else pytest.param(value, marks=thorough) for value in values]
 
 
 def times(n: int) -> int:

@@ -10,7 +10,6 @@ from itertools import product
 
 import pytest
 import regex
-from budget import every, mostly_thorough
 
 import cbpe
 from cbpe import BasicTokenizer, ExportError, RegexTokenizer
@@ -68,17 +67,14 @@ def fault(*args, **kwargs):
     return str(caught.value)
 
 
-PATTERNS = [GPT4_SPLIT_PATTERN, GPT2_SPLIT_PATTERN, CL100K_SPLIT_PATTERN, r"\p{L}+", None]
-
-
-@pytest.mark.parametrize("pattern", every(4, PATTERNS))
+@pytest.mark.parametrize("pattern", [GPT4_SPLIT_PATTERN, GPT2_SPLIT_PATTERN, CL100K_SPLIT_PATTERN, r"\p{L}+", None])
 def test_a_tokenizer_is_like_itself(pattern):
     tokenizer = trained(pattern)
     compare(tokenizer, trained(pattern))
     compare(tokenizer, trained(pattern), engine=RegexEngine(pattern or "(?s:.+)"))
 
 
-@pytest.mark.parametrize("name", mostly_thorough(["cl100k_base", "o200k_harmony", "p50k_edit"], "p50k_edit"))
+@pytest.mark.parametrize("name", ["cl100k_base", "o200k_harmony", "p50k_edit"])
 def test_published_encodings_are_like_themselves(name):
     compare(cbpe.get_encoding(name), cbpe.get_encoding(name))
 
@@ -142,7 +138,7 @@ OTHERWISE = [
 ]
 
 
-@pytest.mark.parametrize(("part", "instead"), every(5, OTHERWISE))
+@pytest.mark.parametrize(("part", "instead"), OTHERWISE)
 def test_a_pattern_that_is_read_otherwise_is_found(part, instead):
     assert part in GPT4_SPLIT_PATTERN
     pattern = GPT4_SPLIT_PATTERN.replace(part, instead, 1)

@@ -23,7 +23,6 @@ from typing import Any
 import click
 import numpy as np
 import pytest
-from budget import every
 from click.testing import CliRunner, Result
 
 import cbpe
@@ -468,7 +467,7 @@ def test_standard_streams_may_be_closed_or_full(folder, mine, line, code, says):
 
 @pytest.mark.parametrize(
     ("line", "code", "says"),
-    every(4, [
+    [
         ("nosuch", 2, "No such command 'nosuch'"),
         ("--nosuch", 2, "--nosuch"),
         ("train --vocab-size 300 -o a", 2, "nothing to train on"),
@@ -538,7 +537,7 @@ def test_standard_streams_may_be_closed_or_full(folder, mine, line, code, says):
         ("stats corpus.txt", 2, "--model"),
         ("stats -m gpt2", 1, "no statistics"),
         ("stats bad.txt -m mine.model", 1, "offset 4"),
-    ]),
+    ],
 )
 def test_an_error_is_one_line_and_leaves_nothing(folder, mine, line, code, says):
     (folder / "sub").mkdir()

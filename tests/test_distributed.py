@@ -31,7 +31,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from budget import every
 
 from cbpe import (
     GPT2_SPLIT_PATTERN,
@@ -164,14 +163,14 @@ def stand_in(monkeypatch) -> StandIn:
 
 @pytest.mark.parametrize(
     ("pattern", "specials"),
-    every(2, [
+    [
         (GPT4_SPLIT_PATTERN, None),
         (GPT4_SPLIT_PATTERN, SPECIALS),
         (GPT4_SPLIT_PATTERN, ["\nword"]),
         (GPT2_SPLIT_PATTERN, SPECIALS),
         (r"\w+|\s", SPECIALS),
         (None, None),
-    ]),
+    ],
     ids=["gpt4", "gpt4 specials", "gpt4 special with a line end", "gpt2 specials", "regex specials", "whole"],
 )
 @pytest.mark.usefixtures("stand_in")
@@ -230,7 +229,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("name", "wrong", "kind"), FAULTS, ids=["line", "mark", "bytes"])
-@pytest.mark.parametrize("seed", every(3, range(3)))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_first_fault_is_that_of_one_process(corpus_dir, tmp_path, monkeypatch, name, wrong, kind, seed):
     ray = StandIn(seed)
     monkeypatch.setattr(distributed, "_ray", lambda: ray)

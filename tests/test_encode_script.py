@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from budget import every
 
 import cbpe
 
@@ -74,7 +73,7 @@ def test_encode_with_gpt4_basic_and_the_other_options(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
-    every(4, [
+    [
         (["a.txt", "-m", "m.model", "--threads", "0"], 2, "--threads"),
         (["a.txt", "-m", "m.model", "--dtype", "uint8"], 2, "--dtype"),
         (["a.txt", "-m", "m.model", "-o", "nowhere/o.bin"], 2, "nowhere"),
@@ -87,7 +86,7 @@ def test_encode_with_gpt4_basic_and_the_other_options(folder: Path) -> None:
         (["missing.txt", "-m", "m.model"], 1, "missing.txt"),
         (["folder", "-m", "m.model"], 1, "folder"),
         (["bad.txt", "-m", "m.model"], 1, "offset 5"),
-    ]),
+    ],
 )
 def test_an_error_is_one_line_and_leaves_nothing(folder: Path, arguments: list[str], code: int, says: str) -> None:
     (folder / "folder").mkdir()

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pytest
 import regex
-from budget import SANITIZED, SHORT, mostly_thorough, thorough, within
+from budget import SHORT, mostly_thorough, thorough, times, within
 
 from cbpe import (
     BasicTokenizer,
@@ -131,7 +131,7 @@ def test_a_hundred_thousand_special_tokens(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_exports_of_thousands_of_special_tokens(tmp_path: Path) -> None:
-    words = {f"<|special number {i}|>": 1000 + i for i in range(2_000 if SANITIZED else 10_000)}
+    words = {f"<|special number {i}|>": 1000 + i for i in range(times(10_000))}
     tokenizer = learned(RegexTokenizer(), "hello world" * 9, 10)
     tokenizer.register_special_tokens(words)
     text = "".join(f"hello {word} world\n" for word in words)

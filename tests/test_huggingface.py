@@ -98,7 +98,7 @@ def assert_same(ours: RegexTokenizer, theirs, texts: list[str]) -> None:
 # ---- reading
 
 
-@pytest.mark.parametrize("name", mostly_thorough(LAYOUTS, "roberta", "deepseek-v3"))
+@pytest.mark.parametrize("name", mostly_thorough(LAYOUTS, "roberta", "deepseek-v3", "command-r", "mistral-nemo"))
 def test_a_published_layout_encodes_as_in_tokenizers(name, tmp_path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(layout(name), encoding="utf-8")
@@ -380,7 +380,7 @@ def written(tokenizer: RegexTokenizer, folder: Path):
 OWN_PATTERNS = [r"\p{L}+", r"(?i:ab)|\s+|\w+|[[\]&^x-]+", r"^\w+|\n|.$|\d{2,3}+"]
 
 
-@pytest.mark.parametrize("pattern", mostly_thorough([*NAMED_PATTERNS, *OWN_PATTERNS], "gpt4", OWN_PATTERNS[0]))
+@pytest.mark.parametrize("pattern", mostly_thorough([*NAMED_PATTERNS, *OWN_PATTERNS], "gpt4", *OWN_PATTERNS))
 def test_a_trained_tokenizer_has_the_same_ids_there_C57(pattern, tmp_path) -> None:
     tokenizer = RegexTokenizer(NAMED_PATTERNS.get(pattern, pattern))
     with warnings.catch_warnings():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from budget import every
 
 import cbpe
 from cbpe import BasicTokenizer, RegexTokenizer, UnknownIdError
@@ -21,7 +20,7 @@ def tokenizers():
     return [trained, basic, cbpe.get_encoding("p50k_edit")]
 
 
-@pytest.mark.parametrize("number", every(2, range(3)))
+@pytest.mark.parametrize("number", range(3))
 def test_the_answers_are_tiktokens(number):
     tokenizer = tokenizers()[number]
     encoding = tokenizer.to_tiktoken("x")

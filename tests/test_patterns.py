@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import regex
-from budget import SHORT, every, times
+from budget import SHORT, times
 
 from cbpe.patterns import (
     BYTE_LEVEL_SPLIT_PATTERN,
@@ -70,8 +70,8 @@ def code_points_in_context() -> Iterator[str]:
 def test_other_spellings_give_the_same_chunks(pattern: str) -> None:
     splitter, other = splitter_for(pattern), splitter_for(SAME[pattern])
     compiled = regex.compile(pattern)
-    texts = itertools.chain(short_strings(), random_strings(times(3000)))
-    for text in itertools.chain(itertools.islice(texts, 0, None, 7 if SHORT else 1), code_points_in_context()):
+    some = itertools.islice(short_strings(), 0, None, 7 if SHORT else 1)
+    for text in itertools.chain(some, random_strings(times(3000)), code_points_in_context()):
         chunks = [match.group().encode() for match in compiled.finditer(text)]
         assert splitter.split(text) == chunks, text[:100]
     for path in CORPORA:
@@ -118,7 +118,7 @@ def test_patterns_that_split_differently_are_told_apart() -> None:
 # --- Against Hugging Face's engine ---
 
 
-@pytest.mark.parametrize("pattern", every(3, ["gpt2", "r50k", "llama3", "qwen2", "tekken", "o200k", *OTHER_SPELLINGS]))
+@pytest.mark.parametrize("pattern", ["gpt2", "r50k", "llama3", "qwen2", "tekken", "o200k", *OTHER_SPELLINGS])
 def test_hugging_face_splits_the_same_where_editions_agree(pattern: str) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     pattern = NAMED_PATTERNS.get(pattern, pattern)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
-from budget import every, examples, within
+from budget import examples, mostly_thorough, within
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -170,7 +170,7 @@ def test_trained_models_are_found_again() -> None:
         assert list(map(tuple, recover(tokens).tolist())) == list(learned)
 
 
-@pytest.mark.parametrize("name", every(4, merges.SOURCES))
+@pytest.mark.parametrize("name", mostly_thorough(merges.SOURCES, "r50k"))
 def test_openais_encodings_are_found_again(name: str) -> None:
     pairs, ids, byte_ids = merges.load(name)
     merged = np.arange(256, 256 + len(pairs), dtype=np.uint32) if ids is None else ids

@@ -14,7 +14,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from budget import every, thorough
+from budget import thorough
 
 import cbpe
 
@@ -144,7 +144,7 @@ def test_errors_replace(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
-    every(4, [
+    [
         (["a.txt", "--vocab-size", "255"], 2, "255"),
         (["a.txt", "--vocab-size", "many"], 2, "many"),
         (["a.txt", "--vocab-size", "300", "--min-frequency", "0"], 2, "--min-frequency"),
@@ -156,7 +156,7 @@ def test_errors_replace(folder: Path) -> None:
         (["folder", "--vocab-size", "300"], 1, "folder"),
         (["bad.txt", "--vocab-size", "300"], 1, "offset 5"),
         (["a.txt", "--vocab-size", "300", "--special", ""], 1, "special"),
-    ]),
+    ],
 )
 def test_an_error_is_one_line_and_leaves_nothing(folder: Path, arguments: list[str], code: int, says: str) -> None:
     (folder / "folder").mkdir()

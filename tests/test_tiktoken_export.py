@@ -16,7 +16,7 @@ import pytest
 import regex
 import tiktoken
 import tiktoken.load
-from budget import every, mostly_thorough, thorough
+from budget import mostly_thorough, thorough
 
 import cbpe
 from cbpe import BasicTokenizer, ExportError, GPT4Tokenizer, RegexTokenizer
@@ -66,7 +66,7 @@ def same(tokenizer, encoding, texts=TEXTS):
 
 @pytest.mark.parametrize(
     ("seed", "pattern"),
-    every(4, enumerate([*NAMED_PATTERNS.values(), NANOCHAT, r"\w+|\W", r"\p{L}+"])),
+    list(enumerate([*NAMED_PATTERNS.values(), NANOCHAT, r"\w+|\W", r"\p{L}+"])),
 )
 def test_a_trained_tokenizer(pattern, seed):
     specials = {"<|endoftext|>": 700, "<a b>": 701, "[x]*": 705, "'": 706, "\n\n": 707}
@@ -191,7 +191,7 @@ REWRITTEN = {
 
 
 @NEWER
-@pytest.mark.parametrize("pattern", every(5, REWRITTEN))
+@pytest.mark.parametrize("pattern", REWRITTEN)
 def test_a_pattern_is_rewritten(pattern):
     tokenizer = every_border(pattern)
     assert pattern_there(tokenizer, TEXTS) == REWRITTEN[pattern]
@@ -199,7 +199,7 @@ def test_a_pattern_is_rewritten(pattern):
 
 
 @NEWER
-@pytest.mark.parametrize("pattern", every(5, [pattern for pattern, there in REWRITTEN.items() if pattern != there]))
+@pytest.mark.parametrize("pattern", [pattern for pattern, there in REWRITTEN.items() if pattern != there])
 def test_what_is_rewritten_has_to_be(pattern, monkeypatch):
     """As it stands tiktoken would read the pattern otherwise, and the comparison says so."""
     if pattern in (r"[]a]+|\w+", r"[^]a\n]+|a"):
@@ -227,7 +227,7 @@ def test_flags_of_a_compiled_pattern_go(compiled, there):
 
 @pytest.mark.parametrize(
     ("pattern", "reason"),
-    every(4, [
+    [
         (r"x*", "matches the empty text"),
         (r"\w*|\s", "matches the empty text"),
         (r"a|(?=b)", "matches the empty text"),
@@ -240,7 +240,7 @@ def test_flags_of_a_compiled_pattern_go(compiled, there):
         (r"(?i:\p{Lu})+|.", "read the pattern otherwise"),
         (r"\p{InGreek}+|\w", "cannot read the pattern"),
         (regex.compile(r"\w+", regex.ASCII), "no such flag"),
-    ]),
+    ],
 )
 def test_other_patterns_are_refused(pattern, reason, tmp_path):
     if isinstance(pattern, str):
